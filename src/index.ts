@@ -1,0 +1,45 @@
+/** The public API: everything an application may import, and nothing else. */
+import { type Connections } from './session/stores.ts'
+import { Client } from './session/client.ts'
+import { Worker, type WorkerOptions } from './session/worker.ts'
+
+/** For producers and readers; see {@link Client}. */
+export const createClient = (options: Connections): Client => new Client(options)
+
+/** For processes that run turns; see {@link Worker}. */
+export const createWorker = (options: WorkerOptions): Worker => new Worker(options)
+
+export type { Client, Connections, Worker, WorkerOptions }
+export {
+  type AbortReason,
+  ButlerError,
+  ClosedError,
+  type ErrorCode,
+  InvalidInputError,
+  NotFoundError,
+  RefusedError,
+  TurnAbortedError,
+  UnavailableError,
+} from './base/errors.ts'
+export { DEFAULTS, type Retention, type Tunables, type TunablesInput } from './base/options.ts'
+export type { Json } from './base/payload.ts'
+export { createLogger, type Logger } from './base/telemetry.ts'
+export type { EventName, Events } from './base/events.ts'
+export type { Pruned, RetentionAges } from './mysql/retention.ts'
+export type { SessionSummary } from './mysql/sessions.ts'
+export type { Accepted, WhenBusy } from './protocol/intake.ts'
+export type { MessageSource } from './protocol/session-row.ts'
+export type {
+  AcceptedInTransaction,
+  CallersTransaction,
+  QueuedMessage,
+  SendItem,
+  SendResult,
+  StopReceipt,
+  TranscriptPage,
+} from './session/client.ts'
+export type { Entry, EntryInput } from './session/entry.ts'
+export type { SessionView } from './session/inspection.ts'
+export type { MessageInput, SendOptions } from './session/submission.ts'
+export type { Handler, HandlerResult, Turn, TurnMessage } from './session/turn.ts'
+export type { DrainOptions, WorkerEnd } from './session/worker.ts'

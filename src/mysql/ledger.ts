@@ -1,0 +1,246 @@
+/**
+ * Applies the protocol's rules to session rows: lock the rows of a batch in id order, let each rule change its draft,
+ * write entries, statuses and numbers, commit. Rules of many sessions share a transaction; each is decided on its own.
+ *
+ * Three promises:
+ * - A locked row never holds up the others: a batch skips it, and its rule runs alone.
+ * - A lost answer is settled by comparing the row with what the rule had written, before the rule is applied again.
+ * - Trouble (deadlock, outage) is retried whole, after a rollback, until it passes or the caller gives up.
+ */
+import { type Kysely, sql } from 'kysely'
+import { UnavailableError } from '../base/errors.ts'
+import { Lane } from '../base/lane.ts'
+import { backoffMs, sleep } from '../base/timing.ts'
+import { Draft } from '../protocol/draft.ts'
+import type { SessionRow } from '../protocol/session-row.ts'
+import type { Mysql } from './connect.ts'
+import { readHeads, readOpenCalls } from './messages.ts'
+import type { Database } from './schema.ts'
+import { isInDoubt, isRetryable } from './trouble.ts'
+import { writeDrafts } from './drafts.ts'
+
+type Trx = Kysely<Database>
+
+/** A rule changes a draft and says what came of it. It is pure but for clock-like questions and may run twice. */
+export type Rule<R> = (draft: Draft) => R
+
+export interface CommitOptions {
+  /** Read the message at `doneSeq + 1` under the lock. */
+  readonly head?: boolean
+  /** Read the running turn's open tool calls under the lock. */
+  readonly openCalls?: boolean
+  /** Bytes of payload that the rule will write; keeps batches within a packet. Default 0. */
+  readonly bytes?: number
+  /** Ends the retries: the call then rejects with OUTCOME_UNKNOWN. */
+  readonly giveUp?: AbortSignal
+}
+
+interface Operation {
+  readonly sessionId: string
+  readonly rule: Rule<unknown>
+  readonly options: CommitOptions
+  readonly resolve: (result: unknown) => void
+  readonly reject: (error: unknown) => void
+  tries: number
+  /** What an unanswered COMMIT would have left behind, and what the rule had said. */
+  inDoubt?: { row: SessionRow; result: unknown } | undefined
+}
+
+const BATCH_ROWS = 200
+const BATCH_BYTES = 2 ** 21
+const LEFTOVERS_AT_ONCE = 3
+
+export class Ledger {
+  readonly #mysql: Mysql
+  readonly #onTrouble: (error: unknown) => void
+  readonly #batches: Lane<Operation>
+  readonly #leftovers: Lane<Operation>
+
+  constructor(mysql: Mysql, options: { onTrouble: (error: unknown) => void }) {
+    this.#mysql = mysql
+    this.#onTrouble = options.onTrouble
+    this.#batches = new Lane({
+      run: (operations) => this.#run(operations),
+      maxItems: BATCH_ROWS,
+      maxWeight: BATCH_BYTES,
+      weigh: (operation) => operation.options.bytes ?? 0,
+      width: 2,
+    })
+    this.#leftovers = new Lane({
+      run: (operations) => this.#run(operations),
+      maxItems: 1,
+      width: LEFTOVERS_AT_ONCE,
+    })
+  }
+
+  /**
+   * Applies `rule` to the session's row and commits. Resolves with what the rule said, or with undefined when there
+   * is no such session. Retries through outages; rejects only when `giveUp` fires or the change itself is impossible.
+   */
+  commit<R>(sessionId: string, rule: Rule<R>, options: CommitOptions = {}): Promise<R | undefined> {
+    return new Promise((resolve, reject) => {
+      const late = () => reject(tooLate(undefined))
+      options.giveUp?.addEventListener('abort', late, { once: true })
+      this.#batches.push({
+        sessionId,
+        rule,
+        options,
+        resolve: (result) => {
+          options.giveUp?.removeEventListener('abort', late)
+          resolve(result as R | undefined)
+        },
+        reject,
+        tries: 0,
+      })
+    })
+  }
+
+  async #run(operations: Operation[]): Promise<void> {
+    const settled = new Map<Operation, unknown>()
+    const deferred: Operation[] = []
+    try {
+      await this.#mysql.transaction((trx) => this.#apply(trx, operations, settled, deferred))
+      for (const [operation, result] of settled) operation.resolve(result)
+      for (const operation of deferred) this.#leftovers.push(operation)
+    } catch (error) {
+      const inDoubt = isInDoubt(error)
+      if (inDoubt || isRetryable(error)) {
+        if (!inDoubt) for (const operation of operations) operation.inDoubt = undefined
+        void this.#retry(operations, error)
+      } else if (operations.length > 1) {
+        // One impossible change must not take its neighbours down with it.
+        for (const operation of operations) this.#leftovers.push(operation)
+      } else {
+        for (const operation of operations) operation.reject(error)
+      }
+    }
+  }
+
+  async #apply(
+    trx: Trx,
+    operations: readonly Operation[],
+    settled: Map<Operation, unknown>,
+    deferred: Operation[],
+  ): Promise<void> {
+    const alone = operations.length === 1
+    const ids = [...new Set(operations.map((operation) => operation.sessionId))].sort()
+    const rows = await lockRows(trx, ids, !alone)
+    const heads = await readHeads(trx, wanting(operations, 'head'))
+    const calls = await readOpenCalls(trx, wanting(operations, 'openCalls').flatMap((id) => rows.get(id) ?? []))
+    const drafts = new Map<string, Draft>()
+    const applied: Operation[] = []
+    for (const operation of operations) {
+      const row = rows.get(operation.sessionId)
+      if (!row) {
+        if (alone) settled.set(operation, undefined)
+        else deferred.push(operation)
+        continue
+      }
+      if (operation.inDoubt && isSameTurnState(row, operation.inDoubt.row)) {
+        settled.set(operation, operation.inDoubt.result)
+        continue
+      }
+      let draft = drafts.get(row.id)
+      // What was read for the first rule of a session may be stale for the second one.
+      if (draft?.touched && (operation.options.head || operation.options.openCalls)) {
+        deferred.push(operation)
+        continue
+      }
+      if (!draft) drafts.set(row.id, (draft = new Draft(row, heads.get(row.id), calls.get(row.id))))
+      settled.set(operation, operation.rule(draft))
+      applied.push(operation)
+    }
+    const touched = [...drafts.values()].filter((draft) => draft.touched)
+    for (const operation of applied) {
+      const before = rows.get(operation.sessionId)
+      const after = drafts.get(operation.sessionId)?.row
+      // A rule that leaves the turn alone (stop, withdraw) cannot be told by comparing, and may simply run again.
+      if (before && after && !isSameTurnState(before, after)) {
+        operation.inDoubt = { row: { ...after }, result: settled.get(operation) }
+      }
+    }
+    await writeDrafts(trx, touched)
+  }
+
+  async #retry(operations: readonly Operation[], error: unknown): Promise<void> {
+    this.#onTrouble(error)
+    const tries = Math.max(...operations.map((operation) => ++operation.tries))
+    await sleep(backoffMs(tries, 10, 1000))
+    for (const operation of operations) {
+      if (operation.options.giveUp?.aborted) operation.reject(tooLate(error))
+      else this.#batches.push(operation)
+    }
+  }
+}
+
+function tooLate(cause: unknown): UnavailableError {
+  return new UnavailableError(
+    'OUTCOME_UNKNOWN',
+    'The database did not answer in time; the change may or may not have happened. Repeating the call is safe.',
+    { cause },
+  )
+}
+
+function wanting(operations: readonly Operation[], what: 'head' | 'openCalls'): string[] {
+  return [...new Set(operations.filter(({ options }) => options[what]).map(({ sessionId }) => sessionId))].sort()
+}
+
+/** Whether the row is what the unanswered commit would have made it; producers may have moved their numbers since. */
+function isSameTurnState(row: SessionRow, written: SessionRow): boolean {
+  return (
+    row.owner === written.owner &&
+    row.epoch === written.epoch &&
+    row.runningSeq === written.runningSeq &&
+    row.starts === written.starts &&
+    row.doneSeq === written.doneSeq &&
+    row.entrySeq === written.entrySeq
+  )
+}
+
+async function lockRows(trx: Trx, ids: readonly string[], skipLocked: boolean): Promise<Map<string, SessionRow>> {
+  let query = trx
+    .selectFrom('butler_sessions')
+    .select([
+      'id',
+      'inbox_seq',
+      'done_seq',
+      'stop_seq',
+      'running_seq',
+      'owner',
+      'epoch',
+      'starts',
+      'failures',
+      'handovers',
+      'crashes',
+      'entry_seq',
+      'purge_seq',
+    ])
+    .select(sql<number | null>`timestampdiff(microsecond, utc_timestamp(3), retry_at)`.as('retry_in'))
+    .where('id', 'in', ids)
+    .orderBy('id')
+    .forUpdate()
+  if (skipLocked) query = query.skipLocked()
+  const rows = await query.execute()
+  return new Map(
+    rows.map((row) => [
+      row.id,
+      {
+        id: row.id,
+        inboxSeq: Number(row.inbox_seq),
+        doneSeq: Number(row.done_seq),
+        stopSeq: Number(row.stop_seq),
+        runningSeq: row.running_seq === null ? null : Number(row.running_seq),
+        owner: row.owner,
+        epoch: Number(row.epoch),
+        starts: Number(row.starts),
+        failures: Number(row.failures),
+        handovers: Number(row.handovers),
+        crashes: Number(row.crashes),
+        retryInMs: row.retry_in === null ? null : Math.ceil(Number(row.retry_in) / 1000),
+        entrySeq: Number(row.entry_seq),
+        purgeSeq: Number(row.purge_seq),
+      },
+    ]),
+  )
+}
+

@@ -1,0 +1,116 @@
+/** Reads of accepted messages, and of the tool calls a running turn left open. */
+import { type Kysely, sql } from 'kysely'
+import type { Message, MessageSource, MessageStatus, SessionRow } from '../protocol/session-row.ts'
+import type { Database } from './schema.ts'
+
+type Db = Kysely<Database>
+
+const COLUMNS = ['m.seq', 'm.id', 'm.kind', 'm.source', 'm.payload', 'm.status', 'm.traceparent', 'm.created_at'] as const
+
+interface Row {
+  seq: number
+  id: string
+  kind: string
+  source: string
+  payload: string
+  status: string | null
+  traceparent: string | null
+  created_at: Date
+}
+
+function toMessage(row: Row): Message {
+  return {
+    seq: Number(row.seq),
+    id: row.id,
+    kind: row.kind,
+    source: row.source as MessageSource,
+    payload: row.payload,
+    status: row.status as MessageStatus | null,
+    traceparent: row.traceparent,
+    createdAt: row.created_at.toISOString(),
+  }
+}
+
+/** The message at `done_seq + 1` of each session, for sessions whose rows the transaction has locked. */
+export async function readHeads(db: Db, sessionIds: readonly string[]): Promise<Map<string, Message>> {
+  if (sessionIds.length === 0) return new Map()
+  const rows = await db
+    .selectFrom('butler_sessions as s')
+    .innerJoin('butler_messages as m', (join) =>
+      join.onRef('m.session_id', '=', 's.id').on('m.seq', '=', sql<number>`s.done_seq + 1`),
+    )
+    .select('m.session_id')
+    .select(COLUMNS)
+    .where('s.id', 'in', sessionIds)
+    .execute()
+  return new Map(rows.map((row) => [row.session_id, toMessage(row)]))
+}
+
+/** Call ids that the running attempt of each session opened and did not close. */
+export async function readOpenCalls(db: Db, rows: readonly SessionRow[]): Promise<Map<string, string[]>> {
+  const open = new Map<string, string[]>()
+  for (const row of rows) {
+    if (row.runningSeq === null) continue
+    const calls = await db
+      .selectFrom('butler_entries')
+      .select(['type', 'call_id'])
+      .where('session_id', '=', row.id)
+      .where('seq', '=', row.runningSeq)
+      .where('attempt', '=', row.starts)
+      .where('call_id', 'is not', null)
+      .orderBy('entry_seq')
+      .execute()
+    const unclosed = new Set<string>()
+    for (const { type, call_id: callId } of calls) {
+      if (callId === null) continue
+      if (type === 'tool_call') unclosed.add(callId)
+      else unclosed.delete(callId)
+    }
+    open.set(row.id, [...unclosed])
+  }
+  return open
+}
+
+/** Messages without a final state, in order. */
+export async function readQueue(
+  db: Db,
+  sessionId: string,
+  options: { after: number; limit: number },
+): Promise<Message[]> {
+  const rows = await db
+    .selectFrom('butler_sessions as s')
+    .innerJoin('butler_messages as m', (join) =>
+      join.onRef('m.session_id', '=', 's.id').on(sql<boolean>`m.seq > s.done_seq`),
+    )
+    .select(COLUMNS)
+    .where('s.id', '=', sessionId)
+    .where('m.session_id', '=', sessionId)
+    .where('m.seq', '>', options.after)
+    .where(sql<boolean>`(s.running_seq is null or m.seq <> s.running_seq)`)
+    .where(sql<boolean>`m.seq > s.stop_seq`)
+    .where('m.status', 'is', null)
+    .orderBy('m.seq')
+    .limit(options.limit)
+    .execute()
+  return rows.map(toMessage)
+}
+
+/** One message with whether it is final, or undefined. */
+export async function readMessage(
+  db: Db,
+  sessionId: string,
+  seq: number,
+): Promise<(Message & { final: boolean; error: string | null }) | undefined> {
+  const row = await db
+    .selectFrom('butler_sessions as s')
+    .innerJoin('butler_messages as m', 'm.session_id', 's.id')
+    .select(COLUMNS)
+    .select(['m.error', 's.done_seq'])
+    .where('s.id', '=', sessionId)
+    .where('m.session_id', '=', sessionId)
+    .where('m.seq', '=', seq)
+    .whereRef('m.seq', '>', 's.purge_seq')
+    .executeTakeFirst()
+  if (!row) return undefined
+  return { ...toMessage(row), final: Number(row.seq) <= Number(row.done_seq), error: row.error }
+}

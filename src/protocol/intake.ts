@@ -1,0 +1,103 @@
+/**
+ * What a producer may do to a session: enqueue, stop, withdraw. Each rule decides on a locked row; a batch is
+ * decided message by message with the same function as a single call.
+ */
+import { RefusedError } from '../base/errors.ts'
+import type { Draft } from './draft.ts'
+import type { MessageSource, SessionRow } from './session-row.ts'
+
+/** What to do when a turn runs or messages wait: queue up behind them, stop them, or refuse. */
+export type WhenBusy = 'enqueue' | 'interrupt' | 'reject'
+
+/** A checked message on its way in. */
+export interface Submission {
+  readonly sessionId: string
+  readonly id: string
+  /** The caller's idempotency key, else the message id. */
+  readonly key: string
+  /** Digest of kind, source and payload: the same key with other content is a mistake. */
+  readonly fingerprint: string
+  readonly kind: string
+  readonly source: MessageSource
+  readonly payload: string
+  readonly whenBusy: WhenBusy
+  readonly traceparent: string | null
+  readonly retryOf: number | null
+}
+
+/** An earlier message under the same key. */
+export interface Earlier {
+  readonly seq: number
+  readonly id: string
+  readonly fingerprint: string
+}
+
+export interface Accepted {
+  /** The message's place in its session: 1, 2, 3, … */
+  readonly seq: number
+  readonly id: string
+  /** True when an earlier call with this idempotency key had already been accepted; `seq` and `id` are that one's. */
+  readonly duplicate: boolean
+}
+
+/** Decides one message; raises `inboxSeq` (and the tombstone, for an interrupt) when it is accepted. */
+export function admit(
+  row: Pick<SessionRow, 'inboxSeq' | 'doneSeq' | 'stopSeq' | 'runningSeq'>,
+  submission: Submission,
+  earlier: Earlier | undefined,
+  queueMax: number,
+): Accepted | RefusedError {
+  if (earlier) {
+    if (earlier.fingerprint !== submission.fingerprint) {
+      return new RefusedError(
+        'IDEMPOTENCY_CONFLICT',
+        `Idempotency key of message ${earlier.seq} was used with other content: choose a new key for a new message.`,
+      )
+    }
+    // Our own message id means that this is the repeat of a call whose answer was lost, not a second call.
+    return { seq: earlier.seq, id: earlier.id, duplicate: earlier.id !== submission.id }
+  }
+  const waiting = row.inboxSeq - Math.max(row.doneSeq, row.stopSeq)
+  if (submission.whenBusy === 'reject' && (row.runningSeq !== null || waiting > 0)) {
+    return new RefusedError('SESSION_BUSY', 'The session is busy: wait for it, or send with whenBusy "enqueue".')
+  }
+  if (submission.whenBusy !== 'interrupt' && waiting >= queueMax) {
+    return new RefusedError(
+      'QUEUE_FULL',
+      `The session has ${waiting} waiting messages, its limit: send again when some are done.`,
+    )
+  }
+  row.inboxSeq += 1
+  if (submission.whenBusy === 'interrupt') row.stopSeq = row.inboxSeq - 1
+  return { seq: row.inboxSeq, id: submission.id, duplicate: false }
+}
+
+export interface Stopped {
+  /** The tombstone: nothing with a seq up to here starts any more. */
+  readonly through: number
+  /** The turn that was running when the tombstone was written and is covered by it; its signal is being fired. */
+  readonly running: number | null
+  /** Whether anything was left to stop. */
+  readonly pending: boolean
+  readonly owner: string | null
+}
+
+/** Raises the tombstone to `through`, or to everything accepted so far; never beyond, never down. Undefined: deleted. */
+export function stop(draft: Draft, through: number | undefined): Stopped | undefined {
+  const { row } = draft
+  if (row.inboxSeq === row.purgeSeq) return undefined
+  const target = Math.min(through ?? row.inboxSeq, row.inboxSeq)
+  if (target > row.stopSeq) draft.set({ stopSeq: target })
+  const running = row.runningSeq !== null && row.runningSeq <= row.stopSeq ? row.runningSeq : null
+  return { through: row.stopSeq, running, pending: row.doneSeq < Math.min(row.stopSeq, row.inboxSeq), owner: row.owner }
+}
+
+/** Takes a waiting message back. A message that has ever started can only be stopped. */
+export function withdraw(draft: Draft, seq: number): 'withdrawn' | 'started' | 'done' | 'missing' {
+  const { row } = draft
+  if (seq > row.inboxSeq || seq <= row.purgeSeq) return 'missing'
+  if (seq <= row.doneSeq) return 'done'
+  if (seq === row.doneSeq + 1 && row.starts > 0) return 'started'
+  draft.mark(seq, 'withdrawn')
+  return 'withdrawn'
+}

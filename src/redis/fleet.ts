@@ -1,0 +1,162 @@
+/**
+ * Which worker processes there are and how they are: heartbeats, the set of members, the look at suspects,
+ * and the election of one process per tick. Facts only; whether a process counts as dead is judged in
+ * `session/`.
+ */
+import type { RedisClient } from './connect.ts'
+import type { Keys } from './keys.ts'
+import { getMany, unlessWrongType } from './read.ts'
+import { script } from './script.ts'
+
+/** What a process says about itself with every beat. */
+export interface HeartbeatValue {
+  /** Of the library's protocol, a whole number. */
+  version: number
+  /** Message kinds it has handlers for; `*` means any. */
+  kinds: string[]
+  /** Turns it could start now. */
+  free: number
+  draining: boolean
+}
+
+/** `subscribed`: its channel has a listener. `beating`: its heartbeat key exists, readable or not. */
+export interface Look {
+  subscribed: boolean
+  beating: boolean
+}
+
+/** Samples this many members when one is wanted: the cost must not grow with the fleet. */
+const SAMPLE = 5
+
+const PROCESS_ID = /^[A-Za-z0-9]{1,64}$/
+
+/** A set that is no set (any more) would keep everybody from joining. */
+const joinScript = script({
+  keys: ['processes'],
+  args: ['processId'],
+  lua: `
+    local kind = redis.call('TYPE', processes).ok
+    if kind ~= 'set' and kind ~= 'none' then redis.call('DEL', processes) end
+    return redis.call('SADD', processes, processId)
+  `,
+  reply: () => undefined,
+})
+
+/** One heartbeat, good for `ttlMs`; with `join` the process also (again) becomes a member. */
+export async function beat(
+  redis: RedisClient,
+  keys: Keys,
+  processId: string,
+  value: HeartbeatValue,
+  ttlMs: number,
+  options: { join: boolean },
+): Promise<void> {
+  const steps: Promise<unknown>[] = [redis.set(keys.process(processId), JSON.stringify(value), 'PX', ttlMs)]
+  if (options.join) steps.push(joinScript(redis, { processes: keys.processes, processId }))
+  await Promise.all(steps)
+}
+
+/** The last act of a process that ends in order. */
+export async function leave(redis: RedisClient, keys: Keys, processId: string): Promise<void> {
+  await Promise.all([redis.del(keys.process(processId)), forget(redis, keys, processId)])
+}
+
+/** Takes a process off the member set, for one that is gone. */
+export async function forget(redis: RedisClient, keys: Keys, processId: string): Promise<void> {
+  await redis.srem(keys.processes, processId).catch(unlessWrongType(0))
+}
+
+/** All members with their last heartbeat; null where it has expired or cannot be read. */
+export async function members(redis: RedisClient, keys: Keys): Promise<Map<string, HeartbeatValue | null>> {
+  const ids = await redis.smembers(keys.processes).catch(unlessWrongType([]))
+  return heartbeats(redis, keys, ids)
+}
+
+/**
+ * Whether these processes show signs of life. In a Redis Cluster `subscribed` is what one node knows, so it
+ * proves nothing there.
+ */
+export async function look(
+  redis: RedisClient,
+  keys: Keys,
+  processIds: readonly string[],
+): Promise<Map<string, Look>> {
+  if (processIds.length === 0) return new Map()
+  const channels = processIds.map((processId) => keys.processChannel(processId))
+  const beats = processIds.map((processId) => keys.process(processId))
+  const [counts, values] = await Promise.all([redis.pubsub('NUMSUB', ...channels), getMany(redis, beats)])
+  // The answer is channel, count, channel, count, …
+  return new Map(
+    processIds.map((processId, index) => [
+      processId,
+      { subscribed: Number(counts[index * 2 + 1]) > 0, beating: typeof values[index] === 'string' },
+    ]),
+  )
+}
+
+/** Whether this process is the one that acts in the tick. Never renewed: the next tick has another name. */
+export async function elect(
+  redis: RedisClient,
+  keys: Keys,
+  tick: string,
+  processId: string,
+  ttlMs: number,
+): Promise<boolean> {
+  return (await redis.set(keys.tick(tick), processId, 'PX', ttlMs, 'NX')) === 'OK'
+}
+
+/**
+ * A random member other than `not` that beats, does not drain, has a free slot and handles all of `kinds`.
+ * Looks at a few only; null means that none of those fits, so tell everybody.
+ */
+export async function pickMember(
+  redis: RedisClient,
+  keys: Keys,
+  wanted: { kinds?: readonly string[]; not?: string } = {},
+): Promise<string | null> {
+  const sample = await redis.srandmember(keys.processes, SAMPLE).catch(unlessWrongType([]))
+  const { kinds = [], not } = wanted
+  const found = [...(await heartbeats(redis, keys, sample))].filter(
+    ([processId, value]) =>
+      processId !== not && value !== null && !value.draining && value.free > 0 && canRun(value, kinds),
+  )
+  // The order of SRANDMEMBER is not random, only the choice is.
+  return found[Math.floor(Math.random() * found.length)]?.[0] ?? null
+}
+
+/** Whether a process with this heartbeat has a handler for every one of the kinds. */
+export const canRun = (value: HeartbeatValue, kinds: readonly string[]): boolean =>
+  value.kinds.includes('*') || kinds.every((kind) => value.kinds.includes(kind))
+
+async function heartbeats(
+  redis: RedisClient,
+  keys: Keys,
+  ids: readonly string[],
+): Promise<Map<string, HeartbeatValue | null>> {
+  const known = ids.filter((id) => PROCESS_ID.test(id))
+  const values = await getMany(
+    redis,
+    known.map((id) => keys.process(id)),
+  )
+  return new Map(known.map((id, index) => [id, parseHeartbeat(values[index] ?? null)]))
+}
+
+/** A newer version's heartbeat may say more, a foreign value anything; only what we use must be right. */
+function parseHeartbeat(text: string | null): HeartbeatValue | null {
+  if (text === null) return null
+  try {
+    const value = JSON.parse(text) as Partial<HeartbeatValue> | null
+    const { version, kinds, free, draining } = value ?? {}
+    if (!isCount(version) || !isCount(free) || !Array.isArray(kinds)) return null
+    return {
+      version,
+      free,
+      kinds: kinds.filter((kind) => typeof kind === 'string'),
+      draining: draining === true,
+    }
+  } catch {
+    return null
+  }
+}
+
+const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0

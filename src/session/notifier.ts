@@ -1,0 +1,104 @@
+/**
+ * Tells somebody that a session has work. A hint and nothing more: whatever is lost here, the sweep finds. So nothing
+ * here may fail or hold up its caller for longer than the notification deadline.
+ */
+import { processOf } from '../base/ids.ts'
+import { Lane } from '../base/lane.ts'
+import { withDeadline } from '../base/timing.ts'
+import { pickMember } from '../redis/fleet.ts'
+import { tokenOf } from '../redis/lock.ts'
+import { pushMany } from '../redis/queue.ts'
+import type { Stores } from './stores.ts'
+
+interface Notice {
+  readonly id: string
+  readonly reference: string
+  readonly resolve: () => void
+}
+
+export class Notifier {
+  readonly #stores: Stores
+  /** This process, when it is a worker: work that it gives away must not come back to it. */
+  readonly #self: string | undefined
+  readonly #notices: Lane<Notice>
+
+  constructor(stores: Stores, self?: string) {
+    this.#stores = stores
+    this.#self = self
+    this.#notices = new Lane({ run: (notices) => this.#notify(notices), maxItems: 500 })
+  }
+
+  /** After a commit: leave a reference in the session's queue and wake its owner, or somebody. Never rejects. */
+  accepted(list: readonly { id: string; reference: string }[]): Promise<void> {
+    const all = Promise.all(
+      list.map(({ id, reference }) => new Promise<void>((resolve) => this.#notices.push({ id, reference, resolve }))),
+    )
+    return this.#bounded(all)
+  }
+
+  /** After the tombstone was raised: tell the owner, or wake somebody so that stopped messages get their final state. */
+  stopped(id: string, owner: string | null, through: number): Promise<void> {
+    return this.#bounded(
+      (async () => {
+        const heard = owner === null ? 0 : await this.#stores.publisher.stop(processOf(owner), id, through)
+        if (heard === 0) await this.#wakeSomebody([id])
+      })(),
+    )
+  }
+
+  /** Wakes the process a lock's value names; falls back to somebody else when nobody heard. */
+  wakeOwner(lockValue: string, ids: readonly string[]): Promise<void> {
+    return this.#bounded(this.#wakeProcess(processOf(tokenOf(lockValue)), ids))
+  }
+
+  /** Wakes one process that is not this one. Never rejects. */
+  wakeSomebody(ids: readonly string[]): Promise<void> {
+    return this.#bounded(this.#wakeSomebody(ids))
+  }
+
+  async #notify(notices: readonly Notice[]): Promise<void> {
+    try {
+      const locks = await pushMany(this.#stores.redis.commands, this.#stores.keys, notices)
+      const owned = new Map<string, string[]>()
+      const free: string[] = []
+      for (const [index, { id }] of notices.entries()) {
+        const value = locks[index]
+        if (value instanceof Error) this.#stores.telemetry.emit('redis.trouble', { error: value, session: id })
+        if (typeof value !== 'string') free.push(id)
+        else {
+          const process = processOf(tokenOf(value))
+          owned.set(process, [...(owned.get(process) ?? []), id])
+        }
+      }
+      await Promise.all([
+        ...[...owned].map(([process, ids]) => this.#wakeProcess(process, [...new Set(ids)])),
+        this.#wakeSomebody([...new Set(free)]),
+      ])
+    } catch (error) {
+      this.#stores.telemetry.emit('redis.trouble', { error })
+    } finally {
+      for (const { resolve } of notices) resolve()
+    }
+  }
+
+  async #wakeProcess(process: string, ids: readonly string[]): Promise<void> {
+    const heard = await this.#stores.publisher.wakeProcess(process, ids)
+    if (heard === 0) await this.#wakeSomebody(ids)
+  }
+
+  /** One live process is enough; everybody is asked only when it did not hear. */
+  async #wakeSomebody(ids: readonly string[]): Promise<void> {
+    if (ids.length === 0) return
+    const { redis, keys, publisher } = this.#stores
+    const member = await pickMember(redis.commands, keys, this.#self === undefined ? {} : { not: this.#self })
+    const heard = member === null ? 0 : await publisher.wakeProcess(member, ids)
+    if (heard === 0) await publisher.wakeAll(ids)
+  }
+
+  async #bounded(work: Promise<unknown>): Promise<void> {
+    const { notifyTimeoutMs } = this.#stores.tunables
+    await withDeadline(work, notifyTimeoutMs, () => new Error('The notification took too long.')).catch(
+      (error: unknown) => this.#stores.telemetry.emit('redis.trouble', { error }),
+    )
+  }
+}

@@ -1,0 +1,63 @@
+/** The two stores as a client or a worker uses them: opened together, closed together. Only wires. */
+import type { Logger } from 'pino'
+import { resolveTunables, type Tunables, type TunablesInput } from '../base/options.ts'
+import { createLogger, Telemetry } from '../base/telemetry.ts'
+import { connectMysql, type Mysql, type MysqlSource } from '../mysql/connect.ts'
+import { Inbox } from '../mysql/inbox.ts'
+import { Ledger } from '../mysql/ledger.ts'
+import { connectRedis, type RedisClient, type RedisConnection } from '../redis/connect.ts'
+import { Keys } from '../redis/keys.ts'
+import { Publisher } from '../redis/wake.ts'
+
+/** What a client and a worker have in common. */
+export interface Connections extends TunablesInput {
+  /** `redis://`, `rediss://` or Sentinel URL, or an ioredis client, which is duplicated and left alone. */
+  readonly redis: string | RedisClient
+  /** `mysql://user:password@host:port/database`, or a mysql2 pool, which is used and never ended. */
+  readonly mysql: MysqlSource
+  /** A pino logger; `false` for none. Default: lines of level `warn` and above on stderr. */
+  readonly logger?: Logger | false | undefined
+}
+
+export interface Stores {
+  readonly tunables: Tunables
+  readonly telemetry: Telemetry
+  readonly mysql: Mysql
+  readonly redis: RedisConnection
+  readonly keys: Keys
+  readonly ledger: Ledger
+  readonly inbox: Inbox
+  readonly publisher: Publisher
+  close(): Promise<void>
+}
+
+/** Connects in the background. Throws InvalidInputError for options or URLs that cannot be meant. */
+export function openStores({ redis: redisSource, mysql: mysqlSource, logger, ...rest }: Connections): Stores {
+  const tunables = resolveTunables(rest)
+  const telemetry = new Telemetry(logger ?? createLogger({ level: 'warn' }))
+  const mysqlTrouble = (error: unknown) => telemetry.emit('mysql.trouble', { error })
+  const mysql = connectMysql(mysqlSource, {
+    poolSize: tunables.mysqlPoolSize,
+    timeoutMs: tunables.mysqlTimeoutMs,
+    onTrouble: mysqlTrouble,
+  })
+  const redis = connectRedis(redisSource, {
+    timeoutMs: tunables.redisTimeoutMs,
+    onTrouble: (error) => telemetry.emit('redis.trouble', { error }),
+    onReady: () => telemetry.emit('redis.ready', {}),
+  })
+  const keys = new Keys(tunables.prefix)
+  return {
+    tunables,
+    telemetry,
+    mysql,
+    redis,
+    keys,
+    ledger: new Ledger(mysql, { onTrouble: mysqlTrouble }),
+    inbox: new Inbox(mysql, { queueMax: tunables.queueMax, onTrouble: mysqlTrouble }),
+    publisher: new Publisher(redis.commands, keys),
+    close: async () => {
+      await Promise.all([redis.close(), mysql.close()])
+    },
+  }
+}

@@ -1,0 +1,357 @@
+/**
+ * A worker process: everything that serves sessions here, started and stopped in the right order. Only wires.
+ */
+import { ButlerError, InvalidInputError, UnavailableError } from '../base/errors.ts'
+import { checkKind, newProcessId, processOf } from '../base/ids.ts'
+import type { Telemetry } from '../base/telemetry.ts'
+import { sleep, Ticker, withDeadline } from '../base/timing.ts'
+import { pendingMigrations } from '../mysql/migrate.ts'
+import { members, pickMember } from '../redis/fleet.ts'
+import { tokenOf } from '../redis/lock.ts'
+import { Listener } from '../redis/wake.ts'
+import { Contests } from './contests.ts'
+import { Notifier } from './notifier.ts'
+import { Presence } from './presence.ts'
+import { Reconciler } from './reconciler.ts'
+import { Registry } from './registry.ts'
+import { Renewer } from './renewer.ts'
+import { RollCall } from './roll-call.ts'
+import { type Connections, openStores, type Stores } from './stores.ts'
+import { Sweeper } from './sweeper.ts'
+import type { Handler } from './turn.ts'
+
+export interface WorkerOptions extends Connections {
+  /** Runs messages of every kind that `handlers` does not name. */
+  readonly handler?: Handler | undefined
+  /** Handlers by message kind. A process leaves kinds that it has no handler for to others. */
+  readonly handlers?: Readonly<Record<string, Handler>> | undefined
+}
+
+export interface DrainOptions {
+  /** How long running turns may go on before they are handed over, milliseconds. Default: `drainGraceMs`. */
+  readonly graceMs?: number | undefined
+}
+
+/** After the grace: for handing over what still runs, when the stores answer slowly or not at all. */
+const HAND_OVER_MS = 5000
+
+/** Why a worker ended; see {@link Worker.ended}. */
+export type WorkerEnd = 'stopped' | 'overloaded'
+
+/**
+ * Duties: 1 take sessions and run their turns, 2 keep what it took, 3 look after others' sessions when their process
+ * is gone, 4 let go of everything in order.
+ */
+export class Worker {
+  /** Names this process in locks, rows and logs; random, never reused. */
+  readonly processId = newProcessId()
+  /**
+   * Resolves when the worker has let go of everything: after `stop()`, or by itself (`overloaded`) when too many
+   * handlers ignored their signal (`maxDetached`); the process should exit then, only that ends them.
+   */
+  readonly ended: Promise<WorkerEnd>
+  readonly #stores: Stores
+  readonly #handler: Handler | undefined
+  readonly #handlers: ReadonlyMap<string, Handler>
+  readonly #notifier: Notifier
+  readonly #registry: Registry
+  readonly #renewer: Renewer
+  readonly #reconciler: Reconciler
+  readonly #contests: Contests
+  readonly #rollCall: RollCall
+  readonly #sweeper: Sweeper
+  readonly #presence: Presence
+  readonly #listener: Listener
+  readonly #givingAway: Ticker
+  #end: (how: WorkerEnd) => void = () => {}
+  #detached = 0
+  #state: 'new' | 'running' | 'draining' | 'stopped' = 'new'
+  #drained: Promise<void> | undefined
+  #stopped: Promise<void> | undefined
+
+  /** Connects in the background; serves nothing before `start()`. Throws InvalidInputError for options that cannot be meant. */
+  constructor({ handler, handlers, ...connections }: WorkerOptions) {
+    this.#handler = handler
+    this.#handlers = checkHandlers(handler, handlers)
+    this.ended = new Promise((resolve) => (this.#end = resolve))
+    this.#stores = openStores(connections)
+    const { processId } = this
+    const { telemetry, tunables } = this.#stores
+    const stores = this.#stores
+    const hearingSince = () => this.#listener.upSinceMs()
+    const isDead = (id: string) => this.#rollCall.isDead(id)
+    this.#notifier = new Notifier(stores, processId)
+    this.#registry = new Registry({
+      processId,
+      stores,
+      notifier: this.#notifier,
+      isDead,
+      handlerFor: (kind) => this.#handlers.get(kind) ?? this.#handler,
+      onHeld: (sessionId, lockValue) => void this.#passOn(sessionId, lockValue),
+      onContested: (sessionId, running) => this.#contests.add(sessionId, running),
+      onUnrunnable: (sessionId, seq, kind) => void this.#findCapable(sessionId, seq, kind),
+      onDetached: (handlerDone) => this.#countDetached(handlerDone),
+      verify: async (sessionId) => {
+        const butler = this.#registry.get(sessionId)
+        if (butler) await this.#renewer.renew([butler])
+      },
+    })
+    this.#renewer = new Renewer({ stores, registry: this.#registry, processId, isDead })
+    this.#reconciler = new Reconciler({
+      stores,
+      registry: this.#registry,
+      processId,
+      hurried: () => hearingSince() === null || this.#renewer.late,
+    })
+    this.#contests = new Contests({
+      stores,
+      hearingSince,
+      onVerdict: (sessionId, judged) => this.#registry.wake(sessionId, judged),
+    })
+    this.#rollCall = new RollCall({ stores, processId, hearingSince, onWork: (ids) => void this.#share(ids) })
+    this.#sweeper = new Sweeper({
+      stores,
+      processId,
+      onSuspect: (id, sessionId, lockValue) => this.#rollCall.suspect(id, sessionId, lockValue),
+      onUnrunnable: (session, kind) => telemetry.emit('message.unrunnable', { session, kind }),
+    })
+    this.#presence = new Presence({
+      stores,
+      processId,
+      state: () => ({
+        kinds: this.#handler ? ['*'] : [...this.#handlers.keys()],
+        free: this.#registry.free,
+        draining: this.#state !== 'running',
+      }),
+    })
+    this.#listener = new Listener({
+      keys: stores.keys,
+      processId,
+      connect: () => stores.redis.subscriber(),
+      pingMs: Math.min(tunables.renewMs / 2, 5000),
+      onWake: (ids, { directed }) => this.#onWake(ids, directed),
+      onStop: (sessionId, through) => this.#registry.stopMessages(sessionId, through),
+      onRetake: (sessionId) => this.#retake(sessionId),
+      onJunk: (sample) => telemetry.emit('channel.junk', { sample }),
+      onSubscribed: () => {
+        this.#presence.soon()
+        this.#reconciler.soon()
+        this.#sweeper.soon()
+      },
+      onTrouble: (error) => telemetry.emit('redis.trouble', { error }),
+    })
+    this.#givingAway = new Ticker({
+      tick: () => this.#giveAway(),
+      intervalMs: tunables.giveAwayMs / 2,
+      jitter: 0.5,
+      onError: (error) => telemetry.emit('redis.trouble', { error }),
+    })
+  }
+
+  /** Begins to serve sessions. Returns at once; a store that is away is waited for in the background. */
+  async start(): Promise<void> {
+    if (this.#state !== 'new') return
+    await this.#checkMigrations()
+    if (this.#state !== 'new') return
+    this.#state = 'running'
+    this.#listener.start()
+    for (const part of this.#parts()) part.start()
+    this.#stores.telemetry.emit('worker.started', {
+      process: this.processId,
+      concurrency: this.#stores.tunables.concurrency,
+    })
+  }
+
+  /**
+   * Takes no further turns, lets running ones finish within the grace, hands the rest over to other processes.
+   * Resolves when nothing runs here any more; `stop()` then closes the connections. Never rejects.
+   */
+  drain(options: DrainOptions = {}): Promise<void> {
+    this.#drained ??= this.#drain(options.graceMs ?? this.#stores.tunables.drainGraceMs)
+    return this.#drained
+  }
+
+  /** Drains, then closes everything of ours. May be called before `start()` and more than once. */
+  stop(options: DrainOptions = {}): Promise<void> {
+    this.#stopped ??= this.#stop(options)
+    return this.#stopped
+  }
+
+  /** What this process is doing right now. */
+  stats(): { state: string; running: number; waiting: number; sessions: number; detached: number } {
+    const { running, waiting, size } = this.#registry
+    return { state: this.#state, running, waiting, sessions: size, detached: this.#detached }
+  }
+
+  /** Listens to an event of the telemetry catalogue; returns what ends that. */
+  on: Telemetry['on'] = (event, listener) => this.#stores.telemetry.on(event, listener)
+
+  /** Everything that ticks. */
+  #parts() {
+    return [
+      this.#presence,
+      this.#sweeper,
+      this.#rollCall,
+      this.#contests,
+      this.#givingAway,
+      this.#registry,
+      this.#reconciler,
+      this.#renewer,
+    ]
+  }
+
+  /** A worker on an unprepared database would only fail later, once per message. An outage is no reason to refuse. */
+  async #checkMigrations(): Promise<void> {
+    try {
+      const pending = await pendingMigrations(this.#stores.mysql.db)
+      if (pending.length === 0) return
+      throw new UnavailableError(
+        'MIGRATION_PENDING',
+        `The database lacks ${pending.join(', ')}: run \`npx session-butler migrate up\` first.`,
+      )
+    } catch (error) {
+      if (error instanceof ButlerError && error.code === 'MIGRATION_PENDING') throw error
+      this.#stores.telemetry.emit('mysql.trouble', { error })
+    }
+  }
+
+  async #drain(graceMs: number): Promise<void> {
+    if (this.#state !== 'running') return
+    this.#state = 'draining'
+    const { telemetry } = this.#stores
+    telemetry.emit('worker.draining', { process: this.processId, running: this.#registry.running })
+    this.#presence.soon()
+    // These give work to whoever has a free slot, which from now on is somebody else.
+    await Promise.all([this.#sweeper.stop(), this.#contests.stop(), this.#givingAway.stop(), this.#rollCall.stop()])
+    const left = await this.#registry.startDraining()
+    await this.#notifier.wakeSomebody(left)
+    const settled = this.#registry.settled()
+    const grace = new AbortController()
+    await Promise.race([settled, sleep(graceMs, grace.signal)])
+    grace.abort()
+    for (const butler of [...this.#registry.withTurn()]) butler.turn?.abort('handover')
+    // With a store away a hand-over may not get through; the sweep of the others finds the rows then.
+    await withDeadline(settled, HAND_OVER_MS, () => new Error('Some sessions could not be handed over in time.')).catch(
+      (error: unknown) => telemetry.emit('background.error', { where: 'drain', error }),
+    )
+  }
+
+  async #stop(options: DrainOptions): Promise<void> {
+    await this.drain(options)
+    const wasRunning = this.#state !== 'new'
+    this.#state = 'stopped'
+    await this.#listener.stop()
+    if (wasRunning) await Promise.all(this.#parts().map((part) => part.stop()))
+    await this.#stores.close()
+    this.#stores.telemetry.emit('worker.stopped', { process: this.processId })
+    this.#end('stopped')
+  }
+
+  #onWake(ids: readonly string[], directed: boolean): void {
+    if (this.#state === 'running') for (const id of ids) this.#registry.wake(id)
+    // Meant for us alone, and we take nothing any more.
+    else if (directed) void this.#notifier.wakeSomebody(ids)
+  }
+
+  #retake(sessionId: string): void {
+    const butler = this.#registry.get(sessionId)
+    const { telemetry } = this.#stores
+    if (butler) {
+      void this.#renewer
+        .renew([butler])
+        .catch((error: unknown) => telemetry.emit('mysql.trouble', { error, session: sessionId }))
+    } else this.#reconciler.soon()
+  }
+
+  /** The session's lock is another process's: tell that one, and look closer when it does not hear. */
+  async #passOn(sessionId: string, lockValue: string): Promise<void> {
+    const { publisher, telemetry } = this.#stores
+    const owner = processOf(tokenOf(lockValue))
+    try {
+      const heard = await publisher.wakeProcess(owner, [sessionId])
+      if (heard === 0) this.#rollCall.suspect(owner, sessionId, lockValue)
+    } catch (error) {
+      telemetry.emit('redis.trouble', { error, session: sessionId })
+    }
+  }
+
+  async #findCapable(session: string, seq: number, kind: string): Promise<void> {
+    const { redis, keys, publisher, telemetry } = this.#stores
+    try {
+      const able = await pickMember(redis.commands, keys, { kinds: [kind], not: this.processId })
+      if (able !== null) await publisher.wakeProcess(able, [session])
+      else telemetry.emit('message.unrunnable', { session, seq, kind })
+    } catch (error) {
+      telemetry.emit('redis.trouble', { error, session })
+    }
+  }
+
+  /** Sessions of a dead process: ours as far as we have slots, the others' after that. */
+  async #share(sessionIds: readonly string[]): Promise<void> {
+    const here = this.#state === 'running' ? Math.ceil(this.#registry.free / 2) : 0
+    for (const id of sessionIds.slice(0, here)) this.#registry.wake(id)
+    const rest = sessionIds.slice(here)
+    if (rest.length > 0) await this.#dealOut(rest)
+  }
+
+  /** Sessions that waited here for too long go to processes with a free slot, if there are any. */
+  async #giveAway(): Promise<void> {
+    if (this.#registry.waiting === 0) return
+    const { telemetry, tunables } = this.#stores
+    const free = await this.#freeElsewhere()
+    const most = free.reduce((sum, [, slots]) => sum + slots, 0)
+    if (most === 0) {
+      telemetry.emit('worker.overloaded', { process: this.processId, waiting: this.#registry.waiting })
+      return
+    }
+    const ids = await this.#registry.giveAway(tunables.giveAwayMs, most)
+    for (const session of ids) telemetry.emit('session.givenAway', { session })
+    await this.#dealOut(ids, free)
+  }
+
+  async #dealOut(ids: readonly string[], free?: readonly (readonly [string, number])[]): Promise<void> {
+    const { publisher, telemetry } = this.#stores
+    let rest = [...ids]
+    try {
+      for (const [processId, slots] of free ?? (await this.#freeElsewhere())) {
+        if (rest.length === 0) return
+        await publisher.wakeProcess(processId, rest.splice(0, slots))
+      }
+      if (rest.length > 0) await this.#notifier.wakeSomebody(rest)
+    } catch (error) {
+      telemetry.emit('redis.trouble', { error })
+    }
+  }
+
+  async #freeElsewhere(): Promise<(readonly [string, number])[]> {
+    const { redis, keys } = this.#stores
+    return [...(await members(redis.commands, keys))].flatMap(([id, value]) =>
+      value && id !== this.processId && !value.draining && value.free > 0 ? [[id, value.free] as const] : [],
+    )
+  }
+
+  #countDetached(handlerDone: Promise<void>): number {
+    this.#detached += 1
+    void handlerDone.then(() => (this.#detached -= 1))
+    const detached = this.#detached
+    if (detached < this.#stores.tunables.maxDetached || this.#state !== 'running') return detached
+    const error = new Error(`${this.#detached} handlers ignored their signal and still run: this worker gives up.`)
+    this.#stores.telemetry.emit('background.error', { where: 'worker', error })
+    this.#end('overloaded')
+    void this.stop()
+    return detached
+  }
+}
+
+function checkHandlers(handler: unknown, handlers: Readonly<Record<string, Handler>> = {}): Map<string, Handler> {
+  const byKind = new Map(Object.entries(handlers).map(([kind, fn]) => [checkKind('Message kind', kind), fn]))
+  for (const fn of [handler, ...byKind.values()]) {
+    if (fn !== undefined && typeof fn !== 'function') {
+      throw new InvalidInputError('INVALID_OPTIONS', 'handler and handlers take functions: async (turn) => { … }.')
+    }
+  }
+  if (handler === undefined && byKind.size === 0) {
+    throw new InvalidInputError('INVALID_OPTIONS', 'A worker needs a handler, or handlers by message kind.')
+  }
+  return byKind
+}

@@ -1,0 +1,81 @@
+// One Redis and one MySQL-family server for the whole run: those that REDIS_URL and MYSQL_URL name, else private ones
+// from local programs, else containers (BUTLER_TEST_CONTAINERS=1 goes straight to those).
+// Files share them and stay apart by freshDatabase() and freshPrefix() of services.ts.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestProject } from 'vitest/node'
+import { findBinary, type Kind } from '../../src/cli/private-servers.ts'
+import { startMysql, startRedis } from '../../src/cli/servers.ts'
+
+interface Running {
+  url: string
+  stop(): Promise<unknown>
+}
+
+declare module 'vitest' {
+  export interface ProvidedContext {
+    redisUrl: string
+    mysqlUrl: string
+    /** Where everything of this run lies; removed when it ends. */
+    runFolder: string
+  }
+}
+
+export default async function setup({ provide }: TestProject): Promise<() => Promise<void>> {
+  const folder = await mkdtemp(join(tmpdir(), 'butler-test-'))
+  const started: Running[] = []
+  const teardown = async () => {
+    await Promise.all(started.map((server) => server.stop()))
+    // Retries, because a server that a failed test left behind may still be ending.
+    await rm(folder, { recursive: true, force: true, maxRetries: 10 })
+  }
+  const keep = (server: Running): string => {
+    started.push(server)
+    return server.url
+  }
+  const isLocal = (kind: Kind) => process.env.BUTLER_TEST_CONTAINERS !== '1' && findBinary(kind)
+  try {
+    const redisUrl =
+      process.env.REDIS_URL || keep(isLocal('redis') ? await startRedis({ folder }) : await redisContainer())
+    const mysqlUrl =
+      process.env.MYSQL_URL ||
+      keep(
+        isLocal('mysql')
+          ? await startMysql({ folder, seedFolder: join(folder, 'seed') })
+          : await mysqlContainer(),
+      )
+    provide('redisUrl', redisUrl)
+    provide('mysqlUrl', mysqlUrl)
+    provide('runFolder', folder)
+    return teardown
+  } catch (error) {
+    await teardown()
+    throw error
+  }
+}
+
+async function redisContainer(): Promise<Running> {
+  const { GenericContainer } = await import('testcontainers')
+  const container = await new GenericContainer('redis:8').withExposedPorts(6379).start()
+  const url = `redis://${container.getHost()}:${container.getMappedPort(6379)}`
+  return { url, stop: () => container.stop() }
+}
+
+async function mysqlContainer(): Promise<Running> {
+  const { GenericContainer, Wait } = await import('testcontainers')
+  const container = await new GenericContainer('mysql:9.7')
+    .withEnvironment({ MYSQL_ALLOW_EMPTY_PASSWORD: 'yes', MYSQL_DATABASE: 'butler' })
+    .withExposedPorts(3306)
+    // By TCP: during its first start the image runs a server without a network that is not yet the real one.
+    .withHealthCheck({
+      test: ['CMD', 'mysqladmin', 'ping', '-h', '127.0.0.1', '-u', 'root'],
+      interval: 1_000,
+      timeout: 5_000,
+      retries: 60,
+    })
+    .withWaitStrategy(Wait.forHealthCheck())
+    .start()
+  const url = `mysql://root@${container.getHost()}:${container.getMappedPort(3306)}/butler`
+  return { url, stop: () => container.stop() }
+}

@@ -1,0 +1,67 @@
+// What a test may use of the servers: a database and a key prefix of its own on the shared ones, or whole servers of its
+// own, which it may kill, freeze, flush and empty. Nothing here ever touches what it has not made: the shared servers
+// may be somebody's.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createConnection } from 'mysql2/promise'
+import { customAlphabet } from 'nanoid'
+import { inject } from 'vitest'
+import { ensureDatabase, startMysql, startRedis, type Server } from '../../src/cli/servers.ts'
+
+/** Lower case only: it goes into database names, which some file systems fold. */
+const random = customAlphabet('0123456789abcdefghijklmnopqrstuvwxyz', 12)
+
+/** The servers this run shares. */
+export function services(): { redisUrl: string; mysqlUrl: string } {
+  return { redisUrl: inject('redisUrl'), mysqlUrl: inject('mysqlUrl') }
+}
+
+/** An empty database of our own on the shared MySQL (or on `serverUrl`). */
+export async function freshDatabase(
+  serverUrl: string = services().mysqlUrl,
+): Promise<{ url: string; drop: () => Promise<void> }> {
+  const name = `butler_test_${random()}`
+  const url = new URL(serverUrl)
+  url.pathname = `/${name}`
+  await ensureDatabase(url.href)
+  const drop = async () => {
+    const connection = await createConnection({ uri: url.href })
+    try {
+      await connection.query('DROP DATABASE IF EXISTS ??', [name])
+    } finally {
+      await connection.end()
+    }
+  }
+  return { url: url.href, drop }
+}
+
+/** A prefix no other test uses, for keys and channels on the shared Redis. */
+export const freshPrefix = (): string => `test-${random()}`
+
+/** A Redis that only this test uses. Stop it in the end; should the test not get that far, it ends with the process. */
+export const ownRedis = (args: string[] = []): Promise<Server> =>
+  inOwnFolder((folder) => startRedis({ folder, args }))
+
+/** An initialised data folder to copy, made by whoever starts a MySQL first. */
+export const seedFolder = (): string => join(inject('runFolder'), 'seed')
+
+/** A MySQL or MariaDB that only this test uses; see ownRedis. */
+export const ownMysql = (args: string[] = []): Promise<Server> =>
+  inOwnFolder((folder) => startMysql({ folder, args, seedFolder: seedFolder() }))
+
+async function inOwnFolder(start: (folder: string) => Promise<Server>): Promise<Server> {
+  const folder = await mkdtemp(join(inject('runFolder'), 'own-'))
+  const remove = () => rm(folder, { recursive: true, force: true })
+  try {
+    const server = await start(folder)
+    const stop = server.stop.bind(server)
+    server.stop = async () => {
+      await stop()
+      await remove()
+    }
+    return server
+  } catch (error) {
+    await remove()
+    throw error
+  }
+}

@@ -1,0 +1,24 @@
+// How the tests run. `vitest run` is the fast suite; `vitest run --mode slow` is test/stories-slow. Both share one
+// private Redis and one private MySQL-family server, started by test/support/global-setup.ts.
+import { configDefaults, defineConfig } from 'vitest/config'
+
+const slowStories = 'test/stories-slow/**'
+
+export default defineConfig(({ mode }) => {
+  const slow = mode === 'slow'
+  return {
+    test: {
+      include: [slow ? `${slowStories}/*.test.ts` : 'test/**/*.test.ts'],
+      exclude: slow ? configDefaults.exclude : [...configDefaults.exclude, slowStories],
+      globalSetup: ['test/support/global-setup.ts'],
+      pool: 'forks',
+      // Tests start processes of their own (servers, workers), so more files at once would only make them time out.
+      maxWorkers: 2,
+      // As arguments of the test processes rather than NODE_OPTIONS, which every process a test starts would inherit.
+      execArgv: ['--unhandled-rejections=strict'],
+      testTimeout: slow ? 300_000 : 30_000,
+      hookTimeout: 120_000,
+      reporters: process.env.CI ? ['default', './test/support/closing-line.ts'] : ['default'],
+    },
+  }
+})
