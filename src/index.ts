@@ -21,14 +21,19 @@ export {
   TurnAbortedError,
   UnavailableError,
 } from './base/errors.ts'
+export { checkSessionId } from './base/ids.ts'
 export { DEFAULTS, type Retention, type Tunables, type TunablesInput } from './base/options.ts'
 export type { Json } from './base/payload.ts'
 export { createLogger, type Logger } from './base/telemetry.ts'
 export type { EventName, Events } from './base/events.ts'
+export type { MysqlSource } from './mysql/connect.ts'
+export type { MessageTimes } from './mysql/message-times.ts'
+export type { MigrationStatus } from './mysql/migrate.ts'
 export type { Pruned, RetentionAges } from './mysql/retention.ts'
 export type { SessionSummary } from './mysql/sessions.ts'
 export type { Accepted, WhenBusy } from './protocol/intake.ts'
 export type { MessageSource } from './protocol/session-row.ts'
+export { type Audit, openAudit } from './session/audit.ts'
 export type {
   AcceptedInTransaction,
   CallersTransaction,
@@ -38,8 +43,10 @@ export type {
   StopReceipt,
   TranscriptPage,
 } from './session/client.ts'
+export { type Check, diagnose, type Diagnosis } from './session/diagnosis.ts'
 export type { Entry, EntryInput } from './session/entry.ts'
 export type { SessionView } from './session/inspection.ts'
+export { migrate, migrationStatus } from './session/migration.ts'
 export type { MessageInput, SendOptions } from './session/submission.ts'
 export type { Handler, HandlerResult, Turn, TurnMessage } from './session/turn.ts'
 export type { DrainOptions, WorkerEnd } from './session/worker.ts'

@@ -75,11 +75,13 @@ export async function startMysql(
         ])
       : run(binary, [...common, '--initialize-insecure', `--datadir=${target}`])
   const data = join(folder, 'mysql')
+  // Its own: a starting server deletes left-over files in its temporary folder, also those of a server that runs.
+  const temporary = join(folder, 'mysql-tmp')
   // MySQL's packages expect folders and a second port that only a system-wide server has.
   const extras = isMaria ? [] : ['--mysqlx=OFF', '--secure-file-priv=NULL']
   const listen = [`--port=${port}`, '--bind-address=127.0.0.1', ...extras]
   // Relative to the data folder: the length of a socket's path is limited, that of a temporary folder's is not.
-  const files = [`--datadir=${data}`, '--socket=m.sock', '--pid-file=m.pid', '--skip-log-bin']
+  const files = [`--datadir=${data}`, `--tmpdir=${temporary}`, '--socket=m.sock', '--pid-file=m.pid', '--skip-log-bin']
   const durable = [
     '--innodb-flush-log-at-trx-commit=1',
     '--character-set-server=utf8mb4',
@@ -94,6 +96,7 @@ export async function startMysql(
     data,
     args: [...common, ...listen, ...files, ...durable, ...args],
     prepare: async () => {
+      await mkdir(temporary, { recursive: true })
       if (seedFolder) await create(seedFolder, initialise)
       await create(data, seedFolder ? (target) => cp(seedFolder, target, { recursive: true }) : initialise)
       // MySQL takes a killed server's lock file for a live server's as soon as the pid in it is in use again.

@@ -62,6 +62,9 @@ function overOwnPool(url: string, settings: Settings & { poolSize: number }): My
     enableKeepAlive: true,
     keepAliveInitialDelay: 10_000,
     connectTimeout: timeoutMs,
+    // Unused connections are ended by us before the server ends them (see `setUp`), which would look like trouble.
+    maxIdle: poolSize - 1,
+    idleTimeout: IDLE_MS,
     connectAttributes: { program_name: 'session-butler' },
   })
   pool.on('error', onTrouble)
@@ -123,10 +126,14 @@ function callbackPool(source: MysqlPoolLike): RawPool {
   )
 }
 
+/** Ours end after this; the server ends what is idle three times as long. */
+const IDLE_MS = 20_000
+
 /**
  * Statements sent back to back (the isolation level cannot be set in the same one on every server). The lock wait
- * ends before the statement's deadline, because its error is an answer and a deadline costs the connection. MariaDB
- * also ends transactions of a process that froze in the middle of one, which would otherwise keep its row locks.
+ * ends before the statement's deadline, because its error is an answer and a deadline costs the connection. A process
+ * that froze in the middle of a transaction keeps its row locks until the server ends its connection: MariaDB can do
+ * so for transactions alone, MySQL for whatever is idle.
  */
 function setUp(timeoutMs: number): GuardOptions['prepare'] {
   const lockWaitS = Math.max(1, Math.min(5, Math.floor(timeoutMs / 1000) - 1))
@@ -139,6 +146,7 @@ function setUp(timeoutMs: number): GuardOptions['prepare'] {
     'character_set_results = utf8mb4',
     'collation_connection = utf8mb4_bin',
     `innodb_lock_wait_timeout = ${lockWaitS}`,
+    `wait_timeout = ${(IDLE_MS * 3) / 1000}`,
   ].join(', ')
   return async (run) => {
     const [facts] = await Promise.all([

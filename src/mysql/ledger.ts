@@ -25,8 +25,8 @@ type Trx = Kysely<Database>
 export type Rule<R> = (draft: Draft) => R
 
 export interface CommitOptions {
-  /** Read the message at `doneSeq + 1` under the lock. */
-  readonly head?: boolean
+  /** Read the next message to run under the lock; `after`: the one that is next when the running one is done. */
+  readonly head?: 'now' | 'after'
   /** Read the running turn's open tool calls under the lock. */
   readonly openCalls?: boolean
   /** Bytes of payload that the rule will write; keeps batches within a packet. Default 0. */
@@ -64,7 +64,7 @@ export class Ledger {
       maxItems: BATCH_ROWS,
       maxWeight: BATCH_BYTES,
       weigh: (operation) => operation.options.bytes ?? 0,
-      width: 2,
+      width: 1,
     })
     this.#leftovers = new Lane({
       run: (operations) => this.#run(operations),
@@ -125,8 +125,7 @@ export class Ledger {
     const alone = operations.length === 1
     const ids = [...new Set(operations.map((operation) => operation.sessionId))].sort()
     const rows = await lockRows(trx, ids, !alone)
-    const heads = await readHeads(trx, wanting(operations, 'head'))
-    const calls = await readOpenCalls(trx, wanting(operations, 'openCalls').flatMap((id) => rows.get(id) ?? []))
+    const reads = await readAlong(trx, operations, rows)
     const drafts = new Map<string, Draft>()
     const applied: Operation[] = []
     for (const operation of operations) {
@@ -146,7 +145,7 @@ export class Ledger {
         deferred.push(operation)
         continue
       }
-      if (!draft) drafts.set(row.id, (draft = new Draft(row, heads.get(row.id), calls.get(row.id))))
+      if (!draft) drafts.set(row.id, (draft = new Draft(row, reads(row))))
       settled.set(operation, operation.rule(draft))
       applied.push(operation)
     }
@@ -181,8 +180,21 @@ function tooLate(cause: unknown): UnavailableError {
   )
 }
 
-function wanting(operations: readonly Operation[], what: 'head' | 'openCalls'): string[] {
-  return [...new Set(operations.filter(({ options }) => options[what]).map(({ sessionId }) => sessionId))].sort()
+/** What the rules of a batch need besides the rows; one statement for each kind of need that there is. */
+async function readAlong(trx: Trx, operations: readonly Operation[], rows: ReadonlyMap<string, SessionRow>) {
+  const wanting = (wants: (options: CommitOptions) => boolean) => [
+    ...new Set(operations.filter(({ options }) => wants(options)).map(({ sessionId }) => sessionId)),
+  ]
+  const after = new Set(wanting(({ head }) => head === 'after'))
+  const headed = wanting(({ head }) => head !== undefined)
+  const heads = await readHeads(trx, headed, [...after])
+  const open = wanting(({ openCalls }) => openCalls === true)
+  const calls = await readOpenCalls(trx, open.flatMap((id) => rows.get(id) ?? []))
+  const wanted = new Set(headed)
+  return ({ id, doneSeq }: SessionRow) => ({
+    message: wanted.has(id) ? { seq: doneSeq + (after.has(id) ? 2 : 1), message: heads.get(id) } : undefined,
+    openCalls: calls.get(id) ?? [],
+  })
 }
 
 /** Whether the row is what the unanswered commit would have made it; producers may have moved their numbers since. */

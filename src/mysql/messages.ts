@@ -31,13 +31,21 @@ function toMessage(row: Row): Message {
   }
 }
 
-/** The message at `done_seq + 1` of each session, for sessions whose rows the transaction has locked. */
-export async function readHeads(db: Db, sessionIds: readonly string[]): Promise<Map<string, Message>> {
+/**
+ * The message at `done_seq + 1` of each session, or at `done_seq + 2` for sessions in `after`: the one that is next when
+ * the running one is done. For sessions whose rows the transaction has locked.
+ */
+export async function readHeads(
+  db: Db,
+  sessionIds: readonly string[],
+  after: readonly string[],
+): Promise<Map<string, Message>> {
   if (sessionIds.length === 0) return new Map()
+  const step = after.length === 0 ? sql<number>`1` : sql<number>`case when s.id in (${sql.join(after)}) then 2 else 1 end`
   const rows = await db
     .selectFrom('butler_sessions as s')
     .innerJoin('butler_messages as m', (join) =>
-      join.onRef('m.session_id', '=', 's.id').on('m.seq', '=', sql<number>`s.done_seq + 1`),
+      join.onRef('m.session_id', '=', 's.id').on('m.seq', '=', sql<number>`s.done_seq + ${step}`),
     )
     .select('m.session_id')
     .select(COLUMNS)

@@ -18,20 +18,32 @@ export interface StatusChange {
   readonly error: string | null
 }
 
+/** That the message with this number was looked for, and what was found. */
+export interface MessageRead {
+  readonly seq: number
+  readonly message: Message | undefined
+}
+
 export class Draft {
   readonly row: SessionRow
-  /** The message at `doneSeq + 1`, as read under the row's lock; undefined when there is none or nobody asked. */
-  readonly head: Message | undefined
   /** Call ids that the running turn opened and never closed; read only when asked for. */
   readonly openCalls: readonly string[]
   readonly entries: NumberedEntry[] = []
   readonly statuses: StatusChange[] = []
+  readonly #message: MessageRead | undefined
   #touched = false
 
-  constructor(row: SessionRow, head?: Message, openCalls: readonly string[] = []) {
+  constructor(row: SessionRow, read: { message?: MessageRead | undefined; openCalls?: readonly string[] } = {}) {
     this.row = { ...row }
-    this.head = head
-    this.openCalls = openCalls
+    this.#message = read.message
+    this.openCalls = read.openCalls ?? []
+  }
+
+  /** The next message to run, as read under the row's lock; undefined when its row is missing. */
+  get head(): Message | undefined {
+    const seq = this.row.doneSeq + 1
+    if (this.#message?.seq !== seq) throw new Error(`message ${seq} of ${this.row.id} was not read for this rule`)
+    return this.#message.message
   }
 
   /** Changes numbers of the row. */

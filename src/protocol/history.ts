@@ -17,16 +17,21 @@ interface Line {
 
 const BOOKKEEPING: ReadonlySet<string> = new Set([ENTRY.turnStarted, ENTRY.turnEnded, ENTRY.error])
 
-/** `entries` in transcript order. */
+/** `entries` in transcript order, not necessarily from its beginning. */
 export function visible<T extends Line>(entries: readonly T[]): T[] {
   const lastAttempt = new Map<number, number>()
+  const called = new Set<string>()
   const returned = new Set<string>()
   for (const { seq, attempt, type, callId, payload } of entries) {
     lastAttempt.set(seq, Math.max(lastAttempt.get(seq) ?? 0, attempt))
-    if (type === ENTRY.toolResult && !isInterrupted(payload)) returned.add(callKey(seq, attempt, callId))
+    const key = callKey(seq, attempt, callId)
+    if (type === ENTRY.toolCall) called.add(key)
+    if (type === ENTRY.toolResult && !isInterrupted(payload)) returned.add(key)
   }
   return entries.filter((entry) => {
     if (BOOKKEEPING.has(entry.type)) return false
+    // The newest entries may begin between a call and its result.
+    if (entry.type === ENTRY.toolResult && !called.has(callKey(entry.seq, entry.attempt, entry.callId))) return false
     if (entry.type === ENTRY.message || entry.attempt === lastAttempt.get(entry.seq)) return true
     return entry.stepKey !== null || (entry.callId !== null && returned.has(callKey(entry.seq, entry.attempt, entry.callId)))
   })

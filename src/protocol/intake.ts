@@ -57,7 +57,7 @@ export function admit(
     // Our own message id means that this is the repeat of a call whose answer was lost, not a second call.
     return { seq: earlier.seq, id: earlier.id, duplicate: earlier.id !== submission.id }
   }
-  const waiting = row.inboxSeq - Math.max(row.doneSeq, row.stopSeq)
+  const waiting = row.inboxSeq - Math.max(row.doneSeq, row.stopSeq, row.runningSeq ?? 0)
   if (submission.whenBusy === 'reject' && (row.runningSeq !== null || waiting > 0)) {
     return new RefusedError('SESSION_BUSY', 'The session is busy: wait for it, or send with whenBusy "enqueue".')
   }

@@ -47,10 +47,11 @@ export type Started =
  * here, in the start transaction itself: checked any earlier, a Stop could slip in between and stop nothing.
  */
 export function start(draft: Draft, token: string, limits: StartLimits): Started {
-  const { row, head } = draft
+  const { row } = draft
   if (row.owner !== token || row.runningSeq !== null) return { outcome: 'lost' }
   if (row.doneSeq >= row.inboxSeq) return { outcome: 'nothing' }
   const seq = row.doneSeq + 1
+  const { head } = draft
   if (!head) return skip(draft, seq, 'missing')
   if (head.status === 'withdrawn') return skip(draft, seq, 'withdrawn')
   if (row.stopSeq >= seq) return skip(draft, seq, 'stopped')
@@ -163,7 +164,8 @@ function complete(draft: Draft, seq: number): void {
 }
 
 function skip(draft: Draft, seq: number, as: 'stopped' | 'withdrawn' | 'missing'): Started {
-  if (draft.head && draft.row.starts === 0) addMessage(draft, draft.head)
+  const { head } = draft
+  if (head && draft.row.starts === 0) addMessage(draft, head)
   if (as === 'stopped') draft.mark(seq, 'stopped')
   endTurn(draft, seq, { outcome: as, openCalls: [] })
   complete(draft, seq)

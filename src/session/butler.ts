@@ -13,7 +13,7 @@ import { UnavailableError } from '../base/errors.ts'
 import { newOwnerToken } from '../base/ids.ts'
 import { now } from '../base/timing.ts'
 import type { TurnOutcome } from '../protocol/session-row.ts'
-import { type Ending, finish, type Finished, start, type StartedTurn } from '../protocol/turn-rules.ts'
+import { type Ending, finish, start, type Started, type StartedTurn, type StartLimits } from '../protocol/turn-rules.ts'
 import { advance, parseReference } from '../redis/queue.ts'
 import { asErrorText } from './failure.ts'
 import { Hold, type Judged, redisCall } from './hold.ts'
@@ -58,7 +58,7 @@ export class Butler {
       const { judged } = this
       this.judged = undefined
       if (!(await this.hold.ensure(judged))) return 'gone'
-      return await this.#advanceToTurn()
+      return await this.#serveNext()
     } catch (error) {
       // A lock command without an answer, or a database that refuses: hold on to nothing. The sweep comes back.
       const known = error instanceof UnavailableError
@@ -90,51 +90,65 @@ export class Butler {
     this.turn?.abort('lost')
   }
 
-  /** Finishes what must not run, up to the first message that runs, waits or is missing. */
-  async #advanceToTurn(): Promise<Next> {
-    const { stores, draining, handlerFor, maySuspect, onUnrunnable } = this.#house
-    const { maxStarts, maxCrashes } = stores.tunables
+  /** Finishes what must not run, up to the first message that runs, waits or is missing; then runs it. */
+  async #serveNext(): Promise<Next> {
+    const { stores, draining } = this.#house
     for (;;) {
       this.woken = false
       const { token } = this.hold
       if (token === undefined) return 'gone'
       if (draining()) return this.#leave(true)
-      const limits = {
-        maxStarts,
-        maxCrashes,
-        maySuspect: () => maySuspect(this.sessionId),
-        runs: (kind: string) => handlerFor(kind) !== undefined,
-        holdsLock: () => this.phase === 'serving' && this.hold.isConfirmed,
+      const limits = this.#limits()
+      let started = await stores.ledger.commit(this.sessionId, (draft) => start(draft, token, limits), { head: 'now' })
+      while (started?.outcome === 'started') {
+        const after = await this.#runTurn(started)
+        if (typeof after === 'string' || !('outcome' in after)) return after
+        started = after
       }
-      const started = await stores.ledger.commit(this.sessionId, (draft) => start(draft, token, limits), { head: true })
-      switch (started?.outcome) {
-        case 'started':
-          return this.#runTurn(started)
-        case 'skipped':
-          this.#reportSkipped(started.seq, started.as)
-          continue
-        case 'unheld':
-          if (!(await this.hold.ensure())) return 'gone'
-          continue
-        case 'nothing':
-          return this.#rest(false, Infinity)
-        case 'later':
-          return { retryInMs: started.retryInMs }
-        case 'suspect':
-          return 'suspect'
-        case 'unrunnable':
-          await this.hold.release({ wake: false })
-          onUnrunnable(this.sessionId, started.seq, started.kind)
-          return 'gone'
-        case 'lost':
-        case undefined:
-          this.lose('the row names another owner')
-          return this.#leave(true)
-      }
+      const next = await this.#meet(started)
+      if (next) return next
     }
   }
 
-  async #runTurn(started: StartedTurn): Promise<Next> {
+  /** What to do when nothing was started; undefined: look again. */
+  async #meet(started: Exclude<Started, StartedTurn> | undefined): Promise<Next | undefined> {
+    switch (started?.outcome) {
+      case 'skipped':
+        this.#reportSkipped(started.seq, started.as)
+        return undefined
+      case 'unheld':
+        return (await this.hold.ensure()) ? undefined : 'gone'
+      case 'nothing':
+        return this.#rest(false, Infinity)
+      case 'later':
+        return { retryInMs: started.retryInMs }
+      case 'suspect':
+        return 'suspect'
+      case 'unrunnable':
+        await this.hold.release({ wake: false })
+        this.#house.onUnrunnable(this.sessionId, started.seq, started.kind)
+        return 'gone'
+      case 'lost':
+      case undefined:
+        this.lose('the row names another owner')
+        return this.#leave(true)
+    }
+  }
+
+  #limits(): StartLimits {
+    const { handlerFor, maySuspect, stores } = this.#house
+    const { maxStarts, maxCrashes } = stores.tunables
+    return {
+      maxStarts,
+      maxCrashes,
+      maySuspect: () => maySuspect(this.sessionId),
+      runs: (kind) => handlerFor(kind) !== undefined,
+      holdsLock: () => this.phase === 'serving' && this.hold.isConfirmed,
+    }
+  }
+
+  /** Runs a started turn to its end. What follows: the session's next turn, started in the same commit, or a rest. */
+  async #runTurn(started: StartedTurn): Promise<Next | Started> {
     const { stores, handlerFor } = this.#house
     const turn = new TurnRun(stores, this.sessionId, started)
     const { seq } = turn.name
@@ -158,28 +172,47 @@ export class Butler {
   }
 
   /** Commits the turn's end; undefined when the turn turned out to be lost. */
-  async #endTurn(turn: TurnRun, end: TurnEnd): Promise<Next | undefined> {
-    const { stores, processId } = this.#house
+  async #endTurn(turn: TurnRun, end: TurnEnd): Promise<Next | Started | undefined> {
+    const { processId } = this.#house
     const detached = end.as === 'aborted' && !end.settled && end.reason !== 'handover'
     const successor = detached ? newOwnerToken(processId) : undefined
-    const commit = (outcome: TurnEnd): Promise<(Finished & { as: Ending['as'] }) | undefined> =>
-      stores.ledger.commit(
-        this.sessionId,
-        (draft) => {
-          const ending = this.#ending(outcome, draft.row.failures)
-          return { as: ending.as, ...finish(draft, turn.name, ending, turn.openCalls, successor) }
-        },
-        { bytes: outcome.as === 'returned' ? outcome.entries.reduce((sum, { payload }) => sum + payload.length, 0) : 0 },
-      )
     // What cannot be stored is a failure of this message, not of the runtime.
-    const finished = await commit(end).catch((error: unknown) => commit({ as: 'threw', error }))
+    const finished = await this.#commitEnd(turn, end, successor).catch((error: unknown) =>
+      this.#commitEnd(turn, { as: 'threw', error }, successor),
+    )
     if (finished?.outcome !== 'finished') return undefined
     this.turn = undefined
     this.#report(turn, finished.as, end, finished.failures)
     if (successor !== undefined && !(await this.hold.succeed(successor))) await this.#house.verify(this.sessionId)
     if (finished.as === 'handed_over') return this.#leave(true)
     if (finished.as === 'retrying') return { retryInMs: this.#retryDelayMs(finished.failures) }
-    return this.#rest(finished.inboxSeq > finished.doneSeq, finished.doneSeq)
+    if (finished.next === undefined) return this.#rest(finished.inboxSeq > finished.doneSeq, finished.doneSeq)
+    // The row already says that the next turn runs: nothing may stand between it and its handler.
+    if (finished.next.outcome === 'started') void this.#takeAlong()
+    return finished.next
+  }
+
+  /**
+   * One transaction for the end of a turn and, when the session has more and nobody waits for this slot, for the
+   * start of its next one.
+   */
+  #commitEnd(turn: TurnRun, end: TurnEnd, successor: string | undefined) {
+    const goOn = end.as !== 'aborted' && this.#house.mayGoOn()
+    const limits = this.#limits()
+    return this.#house.stores.ledger.commit(
+      this.sessionId,
+      (draft) => {
+        const ending = this.#ending(end, draft.row.failures)
+        const finished = finish(draft, turn.name, ending, turn.openCalls, successor)
+        const more = finished.outcome === 'finished' && finished.doneSeq < finished.inboxSeq
+        const next = goOn && more && ending.as !== 'retrying' ? start(draft, turn.name.owner, limits) : undefined
+        return { as: ending.as, ...finished, next }
+      },
+      {
+        ...(goOn ? { head: 'after' as const } : {}),
+        bytes: end.as === 'returned' ? end.entries.reduce((sum, { payload }) => sum + payload.length, 0) : 0,
+      },
+    )
   }
 
   #ending(end: TurnEnd, failures: number): Ending {
@@ -232,6 +265,20 @@ export class Butler {
       if (!reference) telemetry.emit('queue.foreign', { session: this.sessionId, sample: step.reference.slice(0, 60) })
       // A reference to something finished is left over; to anything else, a reason to look at the row.
       else if (more || reference.seq > doneSeq) return 'more'
+    }
+  }
+
+  /** The queue's part of a turn that was started in the same commit as the last one's end; the lock stays busy. */
+  async #takeAlong(): Promise<void> {
+    const { redis, keys, tunables, telemetry } = this.#house.stores
+    const { token } = this.hold
+    if (token === undefined) return
+    try {
+      const options = { idleMs: tunables.idleReleaseMs, more: true }
+      const step = await advance(redis.commands, keys, this.sessionId, token, options)
+      if (step.outcome === 'lost') await this.#house.verify(this.sessionId)
+    } catch (error) {
+      telemetry.emit('redis.trouble', { session: this.sessionId, error })
     }
   }
 

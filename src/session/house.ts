@@ -10,6 +10,8 @@ export interface House {
   readonly notifier: Notifier
   /** Whether this process takes no further turns. */
   readonly draining: () => boolean
+  /** Whether a butler may start its session's next turn at once, because nobody waits for its slot. */
+  readonly mayGoOn: () => boolean
   readonly handlerFor: (kind: string) => Handler | undefined
   /** Claims the one place for a suspect message in this process; false when another session has it. */
   readonly maySuspect: (sessionId: string) => boolean

@@ -12,7 +12,7 @@ import type { House } from './house.ts'
 const LINE_MAX = 10_000
 
 /** The part of {@link House} that the registry itself does not answer. */
-export type HouseBase = Omit<House, 'draining' | 'maySuspect'>
+export type HouseBase = Omit<House, 'draining' | 'maySuspect' | 'mayGoOn'>
 
 export class Registry {
   readonly #house: House
@@ -36,6 +36,7 @@ export class Registry {
     this.#house = {
       ...house,
       draining: () => this.#draining,
+      mayGoOn: () => !this.#draining && this.#line.size === 0,
       maySuspect: (sessionId) => {
         this.#suspect ??= sessionId
         return this.#suspect === sessionId

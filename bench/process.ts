@@ -1,0 +1,163 @@
+/**
+ * A process of the bench: a worker or a producer. Forked by rig.ts; does what its parent says over IPC and remembers
+ * what it saw, with times on CLOCK_MONOTONIC, which all processes of a machine share.
+ */
+import { sleep } from '../src/base/timing.ts'
+import { createClient, createWorker, type TunablesInput } from '../src/index.ts'
+
+export interface ProcessConfig {
+  readonly role: 'worker' | 'producer'
+  readonly redis: string
+  readonly mysql: string
+  readonly prefix: string
+  readonly tunables: TunablesInput
+  /** Whether a worker reports every start and end at once, because it may be killed before it is asked. */
+  readonly tell: boolean
+  /** How long running turns may go on after SIGTERM. */
+  readonly graceMs: number
+}
+
+/** One call of a handler: the sender's number `n` of the message within its session, and when. */
+export interface Run {
+  readonly session: string
+  readonly n: number
+  readonly attempt: number
+  readonly startedAt: number
+  endedAt: number
+}
+
+/** One enqueue: when it was called and when it returned. */
+export interface Sent {
+  readonly session: string
+  readonly n: number
+  readonly calledAt: number
+  readonly ackedAt: number
+}
+
+/** What a worker reports by itself when it was told to. */
+export interface Told {
+  readonly event: 'started' | 'ended'
+  readonly run: Run
+}
+
+export interface Burst {
+  readonly sessions: number
+  readonly perSession: number
+  /** Enqueues in flight; the messages of a session are sent one after the other. */
+  readonly inFlight: number
+  readonly bytes: number
+  /** Handlers take 0 to this long. */
+  readonly handlerMs: number
+}
+
+export interface Stream {
+  readonly sessions: number
+  readonly perSecond: number
+  readonly seconds: number
+  readonly bytes: number
+}
+
+/** What each role can be asked, with argument and answer. */
+export interface Asks {
+  progress: [argument: undefined, answer: { completed: number; lastAt: number }]
+  runs: [argument: undefined, answer: Run[]]
+  heapBytes: [argument: undefined, answer: number]
+  burst: [argument: Burst, answer: Sent[]]
+  stream: [argument: Stream, answer: Sent[]]
+  hold: [argument: { session: string; handlerMs: number }, answer: Sent]
+  end: [argument: undefined, answer: undefined]
+}
+
+type Answers = { [Name in keyof Asks]?: (argument: Asks[Name][0]) => Promise<Asks[Name][1]> | Asks[Name][1] }
+
+export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6
+
+async function beWorker({ tell, graceMs, ...config }: ProcessConfig): Promise<Answers> {
+  const runs: Run[] = []
+  const progress = { completed: 0, lastAt: 0 }
+  const report = (told: Told) => tell && process.send?.({ told })
+  const worker = createWorker({
+    ...connections(config),
+    handler: async ({ sessionId: session, message, attempt, signal }) => {
+      const startedAt = monotonicMs()
+      const [n = 0, handlerMs = 0] = String(message.payload).split(' ', 2).map(Number)
+      const run: Run = { session, n, attempt, startedAt, endedAt: 0 }
+      runs.push(run)
+      report({ event: 'started', run })
+      if (handlerMs > 0 && attempt === 1) await sleep(handlerMs, signal)
+      run.endedAt = monotonicMs()
+      report({ event: 'ended', run })
+    },
+  })
+  worker.on('turn.completed', () => {
+    progress.completed += 1
+    progress.lastAt = monotonicMs()
+  })
+  await worker.start()
+  const end = () => worker.stop({ graceMs })
+  process.once('SIGTERM', () => void end().then(() => process.exit(0)))
+  return { progress: () => progress, runs: () => runs, heapBytes, end: () => end().then(() => undefined) }
+}
+
+function beProducer(config: ProcessConfig): Answers {
+  const client = createClient(connections(config))
+  const numbers = new Map<string, number>()
+  const send = async (session: string, handlerMs: number, bytes: number): Promise<Sent> => {
+    const n = (numbers.get(session) ?? 0) + 1
+    numbers.set(session, n)
+    const payload = `${n} ${Math.round(handlerMs)} `.padEnd(bytes, 'x')
+    const calledAt = monotonicMs()
+    await client.enqueue(session, payload)
+    return { session, n, calledAt, ackedAt: monotonicMs() }
+  }
+  return {
+    hold: ({ session, handlerMs }) => send(session, handlerMs, 0),
+    burst: async ({ sessions, perSession, inFlight, bytes, handlerMs }) => {
+      const sent: Sent[] = []
+      const lane = async (first: number) => {
+        for (let round = 0; round < perSession; round++) {
+          for (let index = first; index < sessions; index += inFlight) {
+            sent.push(await send(`s${index}`, Math.random() * handlerMs, bytes))
+          }
+        }
+      }
+      await Promise.all(Array.from({ length: Math.min(inFlight, sessions) }, (_, first) => lane(first)))
+      return sent
+    },
+    stream: async ({ sessions, perSecond, seconds, bytes }) => {
+      const pending: Promise<Sent>[] = []
+      const beginAt = monotonicMs()
+      for (let index = 0; index < perSecond * seconds; index++) {
+        // By the clock and not by the answer, so that a slow answer does not slow the load down.
+        await sleep(beginAt + (index * 1000) / perSecond - monotonicMs())
+        pending.push(send(`s${index % sessions}`, 0, bytes))
+      }
+      return Promise.all(pending)
+    },
+    end: () => client.close().then(() => undefined),
+  }
+}
+
+const connections = ({ redis, mysql, prefix, tunables }: Omit<ProcessConfig, 'tell' | 'graceMs'>) => {
+  return { ...tunables, redis, mysql, prefix }
+}
+
+function heapBytes(): number {
+  // Twice: what finalisers let go of is only collected the next time.
+  for (let round = 0; round < 2; round++) globalThis.gc?.()
+  return process.memoryUsage().heapUsed
+}
+
+if (process.send) {
+  const config = JSON.parse(process.argv[2] ?? '') as ProcessConfig
+  const answers = config.role === 'worker' ? await beWorker(config) : beProducer(config)
+  process.on('message', ({ id, name, argument }: { id: number; name: keyof Asks; argument: never }) => {
+    const answer = async () => {
+      const value = await answers[name]?.(argument)
+      process.send?.({ id, value }, () => name === 'end' && process.exit(0))
+    }
+    answer().catch((error: unknown) => process.send?.({ id, error: String(error) }))
+  })
+  process.once('disconnect', () => process.exit(0))
+  process.send({ ready: true })
+}

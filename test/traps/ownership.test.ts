@@ -1,0 +1,174 @@
+// Traps of ownership: who may run a session's turns, whatever stalls, is lost or lies between lock and row.
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { TO_MYSQL, TO_REDIS } from './line.ts'
+import { Stage } from './stage.ts'
+import { eventually, openWorld, type World } from './world.ts'
+
+let world: World
+let one: Stage
+let two: Stage
+beforeEach(async () => {
+  world = await openWorld()
+  one = new Stage()
+  two = new Stage()
+})
+afterEach(() => world.close())
+
+/** It neither renews nor looks by itself within a test; only what it is told makes it act. */
+const UNHURRIED = { renewMs: 10_000, lookMs: 30_000, redisTimeoutMs: 8000, mysqlTimeoutMs: 10_000 }
+const lockOf = (id: string) => world.redis.get(world.keys.lock(id))
+
+test('I3 I4 · trap: an acquirer that stalls between lock and row fences no healthy owner', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  const stall = w1.toMysql.hold(TO_MYSQL.lockRows)
+  await world.client.enqueue('s', 'wait')
+  await stall.seen
+  await world.redis.del(world.keys.lock('s')) // as if its lifetime had passed
+  const w2 = await world.worker(two.handler)
+  await world.wake(w2.worker, 's')
+  await two.began()
+  const healthy = await lockOf('s')
+  stall.release()
+  await w1.says('session.refused')
+  expect(await lockOf('s')).toBe(healthy)
+  two.go()
+  await world.done('s')
+  expect(one.turns).toHaveLength(0)
+  expect(await world.story('s')).toEqual(['turn_started 1', 'message 1', 'reply 1', 'completed 1'])
+  expect((await world.row('s')).epoch).toBe(1)
+})
+
+test('I3 I8 · trap: a fenced owner leaves no lock behind, and the session goes on at once', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  await world.client.enqueue('s', 'wait')
+  await one.began()
+  await world.run("UPDATE butler_sessions SET owner = 'Other.x', epoch = 7, running_seq = NULL WHERE id = 's'")
+  one.go()
+  await w1.says('turn.lost')
+  // Its lock would live for 30 s.
+  await one.began(2)
+  one.go()
+  await world.done('s')
+  expect(one.turn(2).attempt).toBe(2)
+  expect(w1.saw('turn.completed')).toHaveLength(1)
+})
+
+test('I8 · trap: an idle lock of a frozen process strands no session', async () => {
+  await world.worker(one.handler)
+  const frozen = world.redis.duplicate()
+  await frozen.subscribe(world.keys.processChannel('Frozen'))
+  await world.redis.set(world.keys.lock('s'), 'Frozen.token/idle', 'PX', 300_000)
+  await world.client.enqueue('s', 'hello')
+  await world.done('s')
+  frozen.disconnect()
+  expect(one.turns).toHaveLength(1)
+})
+
+test('I3 · trap: the same epoch issued twice after a fail-over lets no old owner write', async () => {
+  await world.worker(one.handler, UNHURRIED)
+  await world.client.enqueue('s', 'wait')
+  await one.began()
+  // The database that takes over has not got the last commits.
+  await world.run("DELETE FROM butler_entries WHERE session_id = 's'")
+  await world.run(
+    "UPDATE butler_sessions SET owner = NULL, running_seq = NULL, epoch = 0, starts = 0, entry_seq = 0 WHERE id = 's'",
+  )
+  await world.redis.del(world.keys.lock('s'))
+  const w2 = await world.worker(two.handler)
+  await world.wake(w2.worker, 's')
+  await two.began().catch((e) => {
+    throw new Error(JSON.stringify(w2.heard) + e)
+  })
+  const [old, present] = [one.turn(), two.turn()]
+  expect([old.epoch, old.attempt]).toEqual([present.epoch, present.attempt])
+  await expect(old.append({ type: 'note', payload: 'old' })).rejects.toMatchObject({ code: 'TURN_LOST' })
+  await present.append({ type: 'note', payload: 'present' })
+  two.go()
+  await world.done('s')
+  const notes = (await world.entries('s')).filter(({ type }) => type === 'note')
+  expect(notes.map(({ payload }) => payload)).toEqual(['"present"'])
+  expect(old.signal.aborted).toBe(true)
+})
+
+test('I8 · trap: a lock taken by a command whose reply was lost does not lock its own session out', async () => {
+  const w1 = await world.worker(one.handler)
+  await world.client.enqueue('warm', 'so that Redis knows the scripts')
+  await w1.says('session.idle')
+  const lost = w1.toRedis.loseAnswer(TO_REDIS.lock)
+  await world.client.enqueue('s', 'hello')
+  await lost
+  await world.done('s')
+  expect(one.turns).toHaveLength(2)
+})
+
+test('I8 I3 · trap: an acquirer that is cut off after its commit leaves a row that another one serves', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  const lost = w1.toMysql.loseAnswer(TO_MYSQL.commit)
+  await world.client.enqueue('s', 'wait')
+  await lost.then(() => w1.toMysql.down())
+  expect((await world.row('s')).owner).toMatch(new RegExp(`^${w1.worker.processId}`))
+  await world.redis.del(world.keys.lock('s'))
+  const w2 = await world.worker(two.handler)
+  await world.wake(w2.worker, 's')
+  await two.began()
+  w1.toMysql.up()
+  await w1.says('session.refused')
+  two.go()
+  await world.done('s')
+  expect(one.turns).toHaveLength(0)
+  expect(two.turns.map(({ epoch, attempt }) => [epoch, attempt])).toEqual([[2, 1]])
+})
+
+test('I8 I4 · trap: an acquirer that gets its answer late starts nothing under a lock that is half over', async () => {
+  const w1 = await world.worker(one.handler, { lockTtlMs: 3000, mysqlTimeoutMs: 10_000 })
+  const late = w1.toMysql.holdAnswer(TO_MYSQL.commit)
+  await world.client.enqueue('s', 'hello')
+  await late.seen
+  await eventually(async () => (await world.redis.pttl(world.keys.lock('s'))) < 1900)
+  late.release()
+  await world.done('s')
+  const order = w1.heard.map(({ event }) => event)
+  expect(order.indexOf('session.released')).toBeGreaterThan(-1)
+  expect(order.indexOf('session.released')).toBeLessThan(order.indexOf('turn.started'))
+  expect(one.turns).toHaveLength(1)
+})
+
+test('I8 · trap: a running row whose owner is NULL is matched and served', async () => {
+  await world.client.enqueue('s', 'hello')
+  await world.run("UPDATE butler_sessions SET running_seq = 1, starts = 1, epoch = 3, owner = NULL WHERE id = 's'")
+  await world.worker(one.handler)
+  await world.done('s')
+  expect(one.turns.map(({ attempt, epoch }) => [attempt, epoch])).toEqual([[2, 4]])
+})
+
+test('I4 · trap: a verdict on one turn does not take a later, healthy turn of the same token', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  await world.client.enqueue('s', 'wait 1')
+  await world.client.enqueue('s', 'wait 2')
+  await one.began()
+  const w2 = await world.worker(two.handler, { deadAfterMs: 20_000, mysqlTimeoutMs: 10_000 })
+  const { owner } = await world.row('s')
+  // The first turn's owner is silent and has lost its lock: it is judged.
+  const silence = w1.toRedis.hold(/:proc:/)
+  await silence.seen
+  await world.redis.del(world.keys.lock('s'))
+  await world.wake(w2.worker, 's')
+  await w2.says('session.refused')
+  const verdict = w2.toMysql.hold(TO_MYSQL.lockRows)
+  await verdict.seen
+  // Before the verdict is carried out, it is back, ends that turn and begins the next.
+  await world.redis.set(world.keys.lock('s'), String(owner), 'PX', 30_000)
+  silence.release()
+  one.go()
+  await one.began(2)
+  verdict.release()
+  await w2.says('session.refused', 2)
+  expect(w2.saw('session.evicted')).toHaveLength(0)
+  one.go()
+  await world.done('s')
+  expect(two.turns).toHaveLength(0)
+  expect(one.turns.map(({ attempt, epoch }) => [attempt, epoch])).toEqual([
+    [1, 1],
+    [1, 1],
+  ])
+})
