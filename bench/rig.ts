@@ -84,7 +84,7 @@ export class Rig {
 
   async spawn(config: ProcessConfig): Promise<Child> {
     const profile = this.#profileFolder
-      ? ['--cpu-prof', `--cpu-prof-dir=${this.#profileFolder}`, `--cpu-prof-name=${config.role}-${++this.#spawned}.cpuprofile`]
+      ? ['--cpu-prof', `--cpu-prof-dir=${join(this.#profileFolder, `${config.role}-${++this.#spawned}`)}`]
       : []
     const file = fileURLToPath(new URL('process.ts', import.meta.url))
     const execArgv = ['--import', 'tsx', '--expose-gc', ...profile]

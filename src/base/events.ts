@@ -81,7 +81,9 @@ export const CATALOGUE = {
     'warn',
     'A stranger was in the lock of a running turn; the row is looked at.',
   ),
-  'session.evicted': event<OfSession & { seq: number; owner: string; verdict: 'dead' | 'hung' | 'silent' | 'orphan' }>(
+  'session.evicted': event<
+    OfSession & { seq: number; owner: string; verdict: 'dead' | 'hung' | 'silent' | 'orphan' }
+  >(
     'warn',
     'A running turn was ended in the absence of its owner, which is dead, hung, silent or does not know it.',
   ),
@@ -100,7 +102,10 @@ export const CATALOGUE = {
     'warn',
     'The message has failed for good; the session goes on.',
   ),
-  'turn.retrying': event<Turn & { delayMs: number; error: unknown }>('info', 'The same message runs again after a wait.'),
+  'turn.retrying': event<Turn & { delayMs: number; error: unknown }>(
+    'info',
+    'The same message runs again after a wait.',
+  ),
   'turn.handedOver': event<Turn>('info', 'A draining process left the turn to another, which runs it again.'),
   'turn.timedOut': event<Turn & { afterMs: number }>(
     'warn',
@@ -119,7 +124,10 @@ export const CATALOGUE = {
     'error',
     'The row of a message is gone (restore, operator); the session went on without it.',
   ),
-  'message.withdrawn': event<OfSession & { seq: number }>('info', 'The message had been taken back; it was passed over.'),
+  'message.withdrawn': event<OfSession & { seq: number }>(
+    'info',
+    'The message had been taken back; it was passed over.',
+  ),
   'message.unrunnable': event<OfSession & { seq?: number | undefined; kind: string }>(
     'warn',
     'No handler here for this kind of message; it waits for a process that has one.',

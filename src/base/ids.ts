@@ -58,6 +58,11 @@ export function checkKind(what: string, kind: unknown): string {
 }
 
 export function show(value: unknown): string {
-  const text = typeof value === 'string' ? JSON.stringify(value) : String(typeof value === 'object' ? typeof value : value)
+  const text =
+    typeof value === 'string'
+      ? JSON.stringify(value)
+      : typeof value === 'object'
+        ? `${value === null ? 'null' : 'an object'}`
+        : String(value)
   return text.length > 60 ? `${text.slice(0, 57)}...` : text
 }

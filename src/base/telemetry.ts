@@ -21,7 +21,11 @@ const STACK_MAX = 4_000
 /** How far down an error's causes are followed. */
 const CAUSES_MAX = 3
 /** An outage fails every command: one line a second says as much as a thousand. Listeners hear all of them. */
-const REPETITIVE: ReadonlySet<EventName> = new Set<EventName>(['redis.trouble', 'mysql.trouble', 'channel.junk'])
+const REPETITIVE: ReadonlySet<EventName> = new Set<EventName>([
+  'redis.trouble',
+  'mysql.trouble',
+  'channel.junk',
+])
 const REPEAT_MS = 1000
 
 /**

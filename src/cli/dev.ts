@@ -35,7 +35,9 @@ export function addDev(program: Command): void {
 }
 
 async function dev(file: string | undefined, flags: DevFlags): Promise<void> {
-  if (flags.workers > WORKERS_MAX) throw new UsageError(`--workers ${flags.workers}: use 0 to ${WORKERS_MAX}.`)
+  if (flags.workers < 1 || flags.workers > WORKERS_MAX) {
+    throw new UsageError(`--workers ${flags.workers}: use 1 to ${WORKERS_MAX}.`)
+  }
   // Here too, so that a bad file is reported once and before any server is started.
   if (file !== undefined) await loadHandlers(file)
   const env = { ...process.env }
@@ -81,14 +83,14 @@ function startWorker(file: string | undefined, flags: DevFlags, env: NodeJS.Proc
 
 /** The same file as source and as built. */
 const demoHandler = (): string =>
-  fileURLToPath(new URL(import.meta.url.endsWith('.ts') ? './demo-handler.ts' : './demo-handler.js', import.meta.url))
+  fileURLToPath(
+    new URL(import.meta.url.endsWith('.ts') ? './demo-handler.ts' : './demo-handler.js', import.meta.url),
+  )
 
 const hasEnded = ({ exitCode, signalCode, pid }: ChildProcess): boolean =>
   exitCode !== null || signalCode !== null || pid === undefined
 
-/** Without workers (`--workers 0`) there is nothing to wait for but Ctrl-C. */
 async function allEnded(workers: readonly ChildProcess[]): Promise<void> {
-  if (workers.length === 0) await new Promise(() => {})
   await Promise.all(workers.map(async (worker) => void (hasEnded(worker) || (await once(worker, 'exit')))))
 }
 

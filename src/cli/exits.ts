@@ -3,13 +3,7 @@
  * MySQL cannot be reached, 4 not found, 5 conflict or refused, 130 and 143 interrupted.
  */
 import { CommanderError } from 'commander'
-import {
-  ButlerError,
-  InvalidInputError,
-  NotFoundError,
-  RefusedError,
-  UnavailableError,
-} from '../index.ts'
+import { ButlerError, InvalidInputError, NotFoundError, RefusedError, UnavailableError } from '../index.ts'
 
 export const EXIT = { ok: 0, failed: 1, usage: 2, unreachable: 3, notFound: 4, refused: 5 } as const
 
@@ -47,8 +41,8 @@ export function describeFailure(error: unknown, withStack: boolean): string | un
   if (!(error instanceof Error)) return String(error)
   if (withStack && !(error instanceof UsageError)) return error.stack ?? error.message
   // Node joins the failures for several addresses of one host and leaves the message empty.
-  const { code } = error as { code?: unknown }
-  return error.message || String(code ?? error.name)
+  const { code = error.name } = error as { code?: string }
+  return error.message || code
 }
 
 const NETWORK = /^(ECONN|EHOST|ENET|ETIMEDOUT|ENOTFOUND|EAI_AGAIN|ER_ACCESS_DENIED|ER_DBACCESS_DENIED)/

@@ -55,7 +55,8 @@ function findTsx(path: string): string | undefined {
 }
 
 function pick(module: Record<string, unknown>, path: string): Handlers {
-  const inDefault = typeof module.default === 'object' ? (module.default as Record<string, unknown> | null) : null
+  const inDefault =
+    typeof module.default === 'object' ? (module.default as Record<string, unknown> | null) : null
   const handler = module.handler ?? inDefault?.handler ?? (inDefault ? undefined : module.default)
   const handlers = module.handlers ?? inDefault?.handlers
   if (handler === undefined && handlers === undefined) {

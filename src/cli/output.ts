@@ -38,7 +38,12 @@ export function table(rows: readonly (readonly string[])[]): string[] {
   const widths = Array.from({ length: columns - 1 }, (_, at) =>
     Math.max(0, ...rows.map((row) => (row[at] ?? '').length)),
   )
-  return rows.map((row) => row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  ').trimEnd())
+  return rows.map((row) =>
+    row
+      .map((cell, at) => cell.padEnd(widths[at] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  )
 }
 
 const TEXT_MAX = 200

@@ -81,7 +81,13 @@ export async function startMysql(
   const extras = isMaria ? [] : ['--mysqlx=OFF', '--secure-file-priv=NULL']
   const listen = [`--port=${port}`, '--bind-address=127.0.0.1', ...extras]
   // Relative to the data folder: the length of a socket's path is limited, that of a temporary folder's is not.
-  const files = [`--datadir=${data}`, `--tmpdir=${temporary}`, '--socket=m.sock', '--pid-file=m.pid', '--skip-log-bin']
+  const files = [
+    `--datadir=${data}`,
+    `--tmpdir=${temporary}`,
+    '--socket=m.sock',
+    '--pid-file=m.pid',
+    '--skip-log-bin',
+  ]
   const durable = [
     '--innodb-flush-log-at-trx-commit=1',
     '--character-set-server=utf8mb4',

@@ -7,6 +7,7 @@
 import { existsSync } from 'node:fs'
 import { rm, writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
+import { fromEnvironment } from './environment.ts'
 import { findBinary, run, startMysql, startRedis, type Kind, type Server } from './private-servers.ts'
 import { freePort, mysqlAnswers, redisAnswers, until } from './probes.ts'
 
@@ -17,10 +18,7 @@ type Env = NodeJS.ProcessEnv
 type Log = (line: string) => void
 
 const KINDS = ['redis', 'mysql'] as const
-const URL_VARIABLES = {
-  redis: ['BUTLER_REDIS_URL', 'REDIS_URL'],
-  mysql: ['BUTLER_MYSQL_URL', 'MYSQL_URL', 'DATABASE_URL'],
-}
+const URL_VARIABLES = { redis: 'BUTLER_REDIS_URL', mysql: 'BUTLER_MYSQL_URL' }
 const DEBIAN_PACKAGES = { redis: 'redis-server', mysql: 'mariadb-server' }
 const COMPOSE_FILE = fileURLToPath(new URL('../../docker-compose.yml', import.meta.url))
 
@@ -52,8 +50,8 @@ export async function findOrStart(options: {
   }
   try {
     for (const kind of KINDS) {
-      const variable = URL_VARIABLES[kind].find((name) => isUrlOf(kind, env[name]))
-      if (variable) take(foreign(kind, String(env[variable])), `from ${variable}`)
+      const named = fromEnvironment(kind, env)
+      if (named) take(foreign(kind, named.value), `from ${named.from}`)
     }
     await startLocal()
     if (missing().length > 0) await startCompose(missing(), env, log, take)
@@ -67,13 +65,10 @@ export async function findOrStart(options: {
   }
 }
 
-/** DATABASE_URL is everybody's variable and often names another kind of database. */
-const isUrlOf = (kind: Kind, url: string | undefined): boolean =>
-  (kind === 'redis' ? /^rediss?:/ : /^mysql:/).test(url ?? '')
-
 /** A server that is not our process: used as it is. */
 function foreign(kind: Kind, url: string, stop: () => Promise<void> = () => Promise.resolve()): Server {
-  const port = Number(new URL(url).port) || (kind === 'redis' ? 6379 : 3306)
+  // A Sentinel URL names several hosts, which to `URL` is none.
+  const port = Number(URL.canParse(url) && new URL(url).port) || (kind === 'redis' ? 6379 : 3306)
   const refuse = () => {
     throw new Error(`The ${kind} on port ${port} is not ours to kill or restart; only a private server is.`)
   }
@@ -150,7 +145,7 @@ const aptArguments = (kinds: Kind[]): string[] => [
 function advice(kinds: Kind[], env: Env): string {
   const broken = [env.BUTLER_REDIS_BIN, env.BUTLER_MYSQLD_BIN].filter((path) => path)
   const urls = { redis: 'redis://127.0.0.1:6379', mysql: 'mysql://root@127.0.0.1:3306/butler' }
-  const exports = kinds.map((kind) => `export ${URL_VARIABLES[kind][0]}=${urls[kind]}`)
+  const exports = kinds.map((kind) => `export ${URL_VARIABLES[kind]}=${urls[kind]}`)
   return [
     `No ${kinds.map((kind) => (kind === 'redis' ? 'Redis' : 'MySQL or MariaDB')).join(' and no ')} was found.`,
     ...(broken.length > 0 ? [`(BUTLER_REDIS_BIN and BUTLER_MYSQLD_BIN name: ${broken.join(', ')})`] : []),

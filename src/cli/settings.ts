@@ -4,6 +4,7 @@
  */
 import { type Command, Option } from 'commander'
 import { createLogger, type Logger } from '../index.ts'
+import { fromEnvironment, type Setting, type SettingName } from './environment.ts'
 
 const LEVELS = ['error', 'warn', 'info', 'debug', 'silent'] as const
 export type LogLevel = (typeof LEVELS)[number]
@@ -16,24 +17,10 @@ export interface StoreFlags {
   logLevel?: LogLevel
 }
 
-/** A value and what gave it: a flag, a variable, or `default`. */
-export interface Setting {
-  readonly value: string
-  readonly from: string
-}
-
 export interface Settings {
   readonly redis: Setting
   readonly mysql: Setting
   readonly prefix: Setting
-}
-
-type Env = NodeJS.ProcessEnv
-
-const VARIABLES = {
-  redis: ['BUTLER_REDIS_URL', 'REDIS_URL'],
-  mysql: ['BUTLER_MYSQL_URL', 'MYSQL_URL', 'DATABASE_URL'],
-  prefix: ['BUTLER_PREFIX'],
 }
 
 const DEFAULT_VALUES = {
@@ -42,24 +29,13 @@ const DEFAULT_VALUES = {
   prefix: 'butler',
 }
 
-export type SettingName = keyof typeof VARIABLES
-
-export function readSettings(flags: StoreFlags, env: Env = process.env): Settings {
+export function readSettings(flags: StoreFlags, env: NodeJS.ProcessEnv = process.env): Settings {
   const pick = (name: SettingName): Setting => {
     const flag = flags[name]
     if (flag !== undefined) return { value: flag, from: `--${name}` }
     return fromEnvironment(name, env) ?? { value: DEFAULT_VALUES[name], from: 'default' }
   }
   return { redis: pick('redis'), mysql: pick('mysql'), prefix: pick('prefix') }
-}
-
-/** The first variable that is set. DATABASE_URL is everybody's and often names another kind of database. */
-export function fromEnvironment(name: SettingName, env: Env): Setting | undefined {
-  const variable = VARIABLES[name].find((candidate) => {
-    const value = env[candidate] ?? ''
-    return candidate === 'DATABASE_URL' ? /^(mysql|mariadb):/.test(value) : value !== ''
-  })
-  return variable === undefined ? undefined : { value: String(env[variable]), from: variable }
 }
 
 export function withStoreFlags(command: Command): Command {
@@ -82,6 +58,4 @@ export function connectionsOf(
 
 /** A URL without its password, also when it is malformed. */
 export const withoutPassword = (url: string): string =>
-  url
-    .replace(/(:\/\/[^:@/]*):.*@/, '$1:***@')
-    .replace(/(password=)[^&]*/gi, '$1***')
+  url.replace(/(:\/\/[^:@/]*):.*@/, '$1:***@').replace(/(password=)[^&]*/gi, '$1***')

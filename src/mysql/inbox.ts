@@ -1,20 +1,16 @@
 /**
- * Accepts messages. Everything a process enqueues at the same time shares one transaction:
- *
- *     raise inbox_seq (upsert: creates and locks the session rows, in id order) → read the rows
- *     → look up known keys, under the locks → decide message by message → insert → correct the rows that differ
- *
- * The upsert guesses that all will be accepted, which is nearly always true; the correction is for the rest.
- * INSERT IGNORE followed by a lock would deadlock, and a key looked up before the lock would miss a committed row.
+ * Accepts messages: everything a process enqueues at the same time shares one transaction, which is retried whole when
+ * the database has trouble, and undone and split when one of its messages cannot be stored.
  */
-import { type Kysely, sql } from 'kysely'
+import type { Kysely } from 'kysely'
 import { type ButlerError, UnavailableError } from '../base/errors.ts'
 import { Lane } from '../base/lane.ts'
 import { backoffMs, sleep } from '../base/timing.ts'
-import { type Accepted, admit, type Earlier, type Submission } from '../protocol/intake.ts'
+import type { Accepted, Submission } from '../protocol/intake.ts'
+import { admitAll } from './admission.ts'
 import type { Mysql } from './connect.ts'
 import type { Database } from './schema.ts'
-import { isInDoubt, isRetryable } from './trouble.ts'
+import { isInDoubt, isLockWait, isRetryable } from './trouble.ts'
 
 type Trx = Kysely<Database>
 
@@ -31,6 +27,7 @@ interface Request {
 
 const BATCH_CALLS = 200
 const BATCH_BYTES = 2 ** 21
+const ALONE_AT_ONCE = 3
 
 export class Inbox {
   readonly #mysql: Mysql
@@ -49,7 +46,7 @@ export class Inbox {
       maxWeight: BATCH_BYTES,
       weigh: ({ submissions }) => submissions.reduce((bytes, { payload }) => bytes + payload.length, 0),
     })
-    this.#alone = new Lane({ run: (requests) => this.#run(requests), maxItems: 1 })
+    this.#alone = new Lane({ run: (requests) => this.#run(requests), maxItems: 1, width: ALONE_AT_ONCE })
   }
 
   /**
@@ -102,7 +99,11 @@ export class Inbox {
         request.repeated ||= inDoubt
         request.open = request.repeated
       }
-      if (inDoubt || isRetryable(error)) {
+      if (requests.length > 1 && isLockWait(error)) {
+        // Somebody holds one of the rows: only who sends there has to wait for it.
+        this.#onTrouble(error)
+        for (const request of requests) this.#alone.push(request)
+      } else if (inDoubt || isRetryable(error)) {
         this.#onTrouble(error)
         await sleep(backoffMs(2, 10, 50))
         for (const request of requests) this.#lane.push(request)
@@ -123,164 +124,8 @@ function tooLate(request: Request): UnavailableError {
         'The database did not answer in time; the message may or may not have been accepted. ' +
           'Enqueue it again with the same idempotency key: it will not be doubled.',
       )
-    : new UnavailableError('MYSQL_UNAVAILABLE', 'The database did not answer in time; nothing was accepted. Try again.')
-}
-
-interface SessionNumbers {
-  inboxSeq: number
-  doneSeq: number
-  stopSeq: number
-  runningSeq: number | null
-}
-
-async function admitAll(
-  trx: Trx,
-  submissions: readonly Submission[],
-  options: { queueMax: number; repeated: boolean; shared: boolean },
-): Promise<(Accepted | ButlerError)[]> {
-  const counts = new Map<string, number>()
-  for (const { sessionId } of submissions) counts.set(sessionId, (counts.get(sessionId) ?? 0) + 1)
-  const ids = [...counts.keys()].sort()
-  await raise(trx, ids, counts)
-  const rows = await readNumbers(trx, ids)
-  for (const [id, count] of counts) {
-    const row = rows.get(id)
-    if (row) row.inboxSeq -= count
-  }
-  const earlier = await readEarlier(trx, submissions, options)
-  const accepted: { submission: Submission; seq: number }[] = []
-  const results = submissions.map((submission) => {
-    const row = rows.get(submission.sessionId)
-    if (!row) throw new Error(`session row ${submission.sessionId} vanished under its lock`)
-    const key = keyOf(submission.sessionId, submission.key)
-    const result = admit(row, submission, earlier.get(key), options.queueMax)
-    if (!(result instanceof Error) && !earlier.has(key)) {
-      accepted.push({ submission, seq: result.seq })
-      earlier.set(key, { seq: result.seq, id: submission.id, fingerprint: submission.fingerprint })
-    }
-    return result
-  })
-  if (accepted.length > 0) await insertMessages(trx, accepted)
-  const interrupting = new Set(submissions.filter((s) => s.whenBusy === 'interrupt').map((s) => s.sessionId))
-  const admitted = new Map<string, number>()
-  for (const { submission } of accepted) {
-    admitted.set(submission.sessionId, (admitted.get(submission.sessionId) ?? 0) + 1)
-  }
-  for (const id of ids) {
-    if (interrupting.has(id) || admitted.get(id) !== counts.get(id)) await correct(trx, id, rows.get(id))
-  }
-  return results
-}
-
-async function raise(trx: Trx, ids: readonly string[], counts: ReadonlyMap<string, number>): Promise<void> {
-  await trx
-    .insertInto('butler_sessions')
-    .values(
-      ids.map((id) => ({
-        id,
-        inbox_seq: counts.get(id) ?? 0,
-        waiting_since: sql<Date>`utc_timestamp(3)`,
-        created_at: sql<Date>`utc_timestamp(3)`,
-        updated_at: sql<Date>`utc_timestamp(3)`,
-      })),
-    )
-    .onDuplicateKeyUpdate({
-      inbox_seq: sql`inbox_seq + values(inbox_seq)`,
-      waiting_since: sql`coalesce(waiting_since, values(waiting_since))`,
-      updated_at: sql`values(updated_at)`,
-    })
-    .execute()
-}
-
-async function readNumbers(trx: Trx, ids: readonly string[]): Promise<Map<string, SessionNumbers>> {
-  // A locking read: in the caller's transaction a plain one could show an old snapshot.
-  const rows = await trx
-    .selectFrom('butler_sessions')
-    .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq'])
-    .where('id', 'in', ids)
-    .orderBy('id')
-    .forUpdate()
-    .execute()
-  return new Map(
-    rows.map((row) => [
-      row.id,
-      {
-        inboxSeq: Number(row.inbox_seq),
-        doneSeq: Number(row.done_seq),
-        stopSeq: Number(row.stop_seq),
-        runningSeq: row.running_seq === null ? null : Number(row.running_seq),
-      },
-    ]),
-  )
-}
-
-/** Messages already known under the given keys. A key that nobody else can have (a fresh message id) is not looked up. */
-async function readEarlier(
-  trx: Trx,
-  submissions: readonly Submission[],
-  options: { repeated: boolean; shared: boolean },
-): Promise<Map<string, Earlier>> {
-  const keys = new Map<string, string[]>()
-  for (const { sessionId, key, id } of submissions) {
-    if (key !== id || options.repeated) keys.set(sessionId, [...(keys.get(sessionId) ?? []), key])
-  }
-  const earlier = new Map<string, Earlier>()
-  if (keys.size === 0) return earlier
-  let query = trx
-    .selectFrom('butler_messages')
-    .select(['session_id', 'idempotency_key', 'seq', 'id', 'fingerprint'])
-    // One range per session: a list of pairs makes MariaDB scan the index.
-    .where((eb) =>
-      eb.or(
-        [...keys].map(([id, list]) => eb.and([eb('session_id', '=', id), eb('idempotency_key', 'in', [...new Set(list)])])),
-      ),
-    )
-  if (options.shared) query = query.modifyEnd(sql`lock in share mode`)
-  for (const row of await query.execute()) {
-    earlier.set(keyOf(row.session_id, row.idempotency_key), {
-      seq: Number(row.seq),
-      id: row.id,
-      fingerprint: row.fingerprint,
-    })
-  }
-  return earlier
-}
-
-const keyOf = (sessionId: string, key: string): string => `${sessionId} ${key}`
-
-async function insertMessages(trx: Trx, accepted: readonly { submission: Submission; seq: number }[]): Promise<void> {
-  await trx
-    .insertInto('butler_messages')
-    .values(
-      accepted.map(({ submission, seq }) => ({
-        session_id: submission.sessionId,
-        seq,
-        id: submission.id,
-        idempotency_key: submission.key,
-        fingerprint: submission.fingerprint,
-        kind: submission.kind,
-        source: submission.source,
-        payload: submission.payload,
-        status: null,
-        error: null,
-        traceparent: submission.traceparent,
-        retry_of: submission.retryOf,
-        created_at: sql<Date>`utc_timestamp(3)`,
-      })),
-    )
-    .execute()
-}
-
-/** Fewer were accepted than the upsert had guessed, or the tombstone moved. */
-async function correct(trx: Trx, id: string, numbers: SessionNumbers | undefined): Promise<void> {
-  if (!numbers) return
-  await trx
-    .updateTable('butler_sessions')
-    .set({
-      inbox_seq: numbers.inboxSeq,
-      stop_seq: numbers.stopSeq,
-      waiting_since: numbers.inboxSeq > numbers.doneSeq ? sql`waiting_since` : null,
-    })
-    .where('id', '=', id)
-    .execute()
+    : new UnavailableError(
+        'MYSQL_UNAVAILABLE',
+        'The database did not answer in time; nothing was accepted. Try again.',
+      )
 }

@@ -7,7 +7,7 @@
  * - A lost answer is settled by comparing the row with what the rule had written, before the rule is applied again.
  * - Trouble (deadlock, outage) is retried whole, after a rollback, until it passes or the caller gives up.
  */
-import { type Kysely, sql } from 'kysely'
+import type { Kysely } from 'kysely'
 import { UnavailableError } from '../base/errors.ts'
 import { Lane } from '../base/lane.ts'
 import { backoffMs, sleep } from '../base/timing.ts'
@@ -17,7 +17,7 @@ import type { Mysql } from './connect.ts'
 import { readHeads, readOpenCalls } from './messages.ts'
 import type { Database } from './schema.ts'
 import { isInDoubt, isRetryable } from './trouble.ts'
-import { writeDrafts } from './drafts.ts'
+import { lockRows, writeDrafts } from './drafts.ts'
 
 type Trx = Kysely<Database>
 
@@ -42,8 +42,20 @@ interface Operation {
   readonly resolve: (result: unknown) => void
   readonly reject: (error: unknown) => void
   tries: number
-  /** What an unanswered COMMIT would have left behind, and what the rule had said. */
-  inDoubt?: { row: SessionRow; result: unknown } | undefined
+  inDoubt?: Doubt
+}
+
+/** What an unanswered COMMIT would have left behind, and what the rule had said. */
+interface Doubt {
+  readonly row: SessionRow
+  readonly result: unknown
+}
+
+/** What came of a batch: answers, operations to run alone, and what to compare with should the COMMIT be in doubt. */
+interface Outcome {
+  readonly settled: Map<Operation, unknown>
+  readonly deferred: Operation[]
+  readonly doubts: Map<Operation, Doubt>
 }
 
 const BATCH_ROWS = 200
@@ -60,14 +72,14 @@ export class Ledger {
     this.#mysql = mysql
     this.#onTrouble = options.onTrouble
     this.#batches = new Lane({
-      run: (operations) => this.#run(operations),
+      run: (operations) => this.#run(operations, { waitForLocks: false }),
       maxItems: BATCH_ROWS,
       maxWeight: BATCH_BYTES,
       weigh: (operation) => operation.options.bytes ?? 0,
       width: 1,
     })
     this.#leftovers = new Lane({
-      run: (operations) => this.#run(operations),
+      run: (operations) => this.#run(operations, { waitForLocks: true }),
       maxItems: 1,
       width: LEFTOVERS_AT_ONCE,
     })
@@ -95,17 +107,19 @@ export class Ledger {
     })
   }
 
-  async #run(operations: Operation[]): Promise<void> {
+  async #run(operations: Operation[], how: { waitForLocks: boolean }): Promise<void> {
     const settled = new Map<Operation, unknown>()
     const deferred: Operation[] = []
+    const doubts = new Map<Operation, Doubt>()
     try {
-      await this.#mysql.transaction((trx) => this.#apply(trx, operations, settled, deferred))
+      await this.#mysql.transaction((trx) => this.#apply(trx, operations, how, { settled, deferred, doubts }))
       for (const [operation, result] of settled) operation.resolve(result)
       for (const operation of deferred) this.#leftovers.push(operation)
     } catch (error) {
       const inDoubt = isInDoubt(error)
       if (inDoubt || isRetryable(error)) {
-        if (!inDoubt) for (const operation of operations) operation.inDoubt = undefined
+        // A doubt of an earlier try stays until the row has answered it: this one may not have reached the server.
+        if (inDoubt) for (const [operation, doubt] of doubts) operation.inDoubt = doubt
         void this.#retry(operations, error)
       } else if (operations.length > 1) {
         // One impossible change must not take its neighbours down with it.
@@ -119,19 +133,18 @@ export class Ledger {
   async #apply(
     trx: Trx,
     operations: readonly Operation[],
-    settled: Map<Operation, unknown>,
-    deferred: Operation[],
+    { waitForLocks }: { waitForLocks: boolean },
+    { settled, deferred, doubts }: Outcome,
   ): Promise<void> {
-    const alone = operations.length === 1
     const ids = [...new Set(operations.map((operation) => operation.sessionId))].sort()
-    const rows = await lockRows(trx, ids, !alone)
+    const rows = await lockRows(trx, ids, !waitForLocks)
     const reads = await readAlong(trx, operations, rows)
     const drafts = new Map<string, Draft>()
     const applied: Operation[] = []
     for (const operation of operations) {
       const row = rows.get(operation.sessionId)
       if (!row) {
-        if (alone) settled.set(operation, undefined)
+        if (waitForLocks) settled.set(operation, undefined)
         else deferred.push(operation)
         continue
       }
@@ -155,7 +168,7 @@ export class Ledger {
       const after = drafts.get(operation.sessionId)?.row
       // A rule that leaves the turn alone (stop, withdraw) cannot be told by comparing, and may simply run again.
       if (before && after && !isSameTurnState(before, after)) {
-        operation.inDoubt = { row: { ...after }, result: settled.get(operation) }
+        doubts.set(operation, { row: { ...after }, result: settled.get(operation) })
       }
     }
     await writeDrafts(trx, touched)
@@ -189,7 +202,10 @@ async function readAlong(trx: Trx, operations: readonly Operation[], rows: Reado
   const headed = wanting(({ head }) => head !== undefined)
   const heads = await readHeads(trx, headed, [...after])
   const open = wanting(({ openCalls }) => openCalls === true)
-  const calls = await readOpenCalls(trx, open.flatMap((id) => rows.get(id) ?? []))
+  const calls = await readOpenCalls(
+    trx,
+    open.flatMap((id) => rows.get(id) ?? []),
+  )
   const wanted = new Set(headed)
   return ({ id, doneSeq }: SessionRow) => ({
     message: wanted.has(id) ? { seq: doneSeq + (after.has(id) ? 2 : 1), message: heads.get(id) } : undefined,
@@ -208,51 +224,3 @@ function isSameTurnState(row: SessionRow, written: SessionRow): boolean {
     row.entrySeq === written.entrySeq
   )
 }
-
-async function lockRows(trx: Trx, ids: readonly string[], skipLocked: boolean): Promise<Map<string, SessionRow>> {
-  let query = trx
-    .selectFrom('butler_sessions')
-    .select([
-      'id',
-      'inbox_seq',
-      'done_seq',
-      'stop_seq',
-      'running_seq',
-      'owner',
-      'epoch',
-      'starts',
-      'failures',
-      'handovers',
-      'crashes',
-      'entry_seq',
-      'purge_seq',
-    ])
-    .select(sql<number | null>`timestampdiff(microsecond, utc_timestamp(3), retry_at)`.as('retry_in'))
-    .where('id', 'in', ids)
-    .orderBy('id')
-    .forUpdate()
-  if (skipLocked) query = query.skipLocked()
-  const rows = await query.execute()
-  return new Map(
-    rows.map((row) => [
-      row.id,
-      {
-        id: row.id,
-        inboxSeq: Number(row.inbox_seq),
-        doneSeq: Number(row.done_seq),
-        stopSeq: Number(row.stop_seq),
-        runningSeq: row.running_seq === null ? null : Number(row.running_seq),
-        owner: row.owner,
-        epoch: Number(row.epoch),
-        starts: Number(row.starts),
-        failures: Number(row.failures),
-        handovers: Number(row.handovers),
-        crashes: Number(row.crashes),
-        retryInMs: row.retry_in === null ? null : Math.ceil(Number(row.retry_in) / 1000),
-        entrySeq: Number(row.entry_seq),
-        purgeSeq: Number(row.purge_seq),
-      },
-    ]),
-  )
-}
-

@@ -5,7 +5,16 @@ import type { Database } from './schema.ts'
 
 type Db = Kysely<Database>
 
-const COLUMNS = ['m.seq', 'm.id', 'm.kind', 'm.source', 'm.payload', 'm.status', 'm.traceparent', 'm.created_at'] as const
+const COLUMNS = [
+  'm.seq',
+  'm.id',
+  'm.kind',
+  'm.source',
+  'm.payload',
+  'm.status',
+  'm.traceparent',
+  'm.created_at',
+] as const
 
 interface Row {
   seq: number
@@ -41,7 +50,10 @@ export async function readHeads(
   after: readonly string[],
 ): Promise<Map<string, Message>> {
   if (sessionIds.length === 0) return new Map()
-  const step = after.length === 0 ? sql<number>`1` : sql<number>`case when s.id in (${sql.join(after)}) then 2 else 1 end`
+  const step =
+    after.length === 0
+      ? sql<number>`1`
+      : sql<number>`case when s.id in (${sql.join(after)}) then 2 else 1 end`
   const rows = await db
     .selectFrom('butler_sessions as s')
     .innerJoin('butler_messages as m', (join) =>

@@ -31,7 +31,7 @@ const ago = (ms: number) => sql<Date>`timestampadd(microsecond, ${-Math.round(ms
 export async function prune(db: Db, ages: RetentionAges, signal?: AbortSignal): Promise<Pruned> {
   const pruned: Pruned = { messages: 0, entries: 0 }
   const go = async (what: keyof Pruned, bite: () => Promise<number>) => {
-    for (let removed = BITE_ROWS; removed > 0 && !signal?.aborted; ) pruned[what] += removed = await bite()
+    for (let removed = BITE_ROWS; removed > 0 && !signal?.aborted;) pruned[what] += removed = await bite()
   }
   if (ages.messagesMs !== undefined) {
     const ms = ages.messagesMs
@@ -103,7 +103,11 @@ async function readDeleted(db: Db, ms: number): Promise<{ id: string; seq: numbe
     .select(['id', 'purge_seq', 'purge_entry_seq'])
     .where('deleted_at', '<', ago(ms))
     .execute()
-  return rows.map((row) => ({ id: row.id, seq: Number(row.purge_seq), entrySeq: Number(row.purge_entry_seq) }))
+  return rows.map((row) => ({
+    id: row.id,
+    seq: Number(row.purge_seq),
+    entrySeq: Number(row.purge_entry_seq),
+  }))
 }
 
 async function forgetDeletion(db: Db, id: string, seq: number): Promise<void> {

@@ -191,7 +191,8 @@ export async function readSessions(
 ): Promise<SessionSummary[]> {
   let query = selectSummary(db).where('id', '>', options.after).orderBy('id').limit(options.limit)
   if (options.state === 'running') query = query.where('running_seq', 'is not', null)
-  if (options.state === 'waiting') query = query.where('waiting_since', 'is not', null).where('running_seq', 'is', null)
+  if (options.state === 'waiting')
+    query = query.where('waiting_since', 'is not', null).where('running_seq', 'is', null)
   if (options.state === 'idle') query = query.where('waiting_since', 'is', null)
   return (await query.execute()).map(toSummary)
 }
@@ -201,8 +202,15 @@ export async function readSessions(
  * bites. The row stays, because its numbers must go on if the session is written to again. Returns the owner to tell,
  * or undefined when there is no such session.
  */
-export async function eraseSession(db: Db, id: string): Promise<{ owner: string | null; inboxSeq: number } | undefined> {
-  const before = await db.selectFrom('butler_sessions').select(['owner', 'inbox_seq']).where('id', '=', id).executeTakeFirst()
+export async function eraseSession(
+  db: Db,
+  id: string,
+): Promise<{ owner: string | null; inboxSeq: number } | undefined> {
+  const before = await db
+    .selectFrom('butler_sessions')
+    .select(['owner', 'inbox_seq'])
+    .where('id', '=', id)
+    .executeTakeFirst()
   const result = await db
     .updateTable('butler_sessions')
     .set({

@@ -48,6 +48,7 @@ const LOST_CODES = new Set([
 /** Who we are or what we may do is wrong: only an operator can help. */
 const NOT_ADMITTED = new Set([1044, 1045, 1049, 1129, 1130, 1142, 1143, 1227, 1251, 1698, 1820, 1862, 3118])
 
+const LOCK_WAIT = 1205
 const DUPLICATE = 1062
 const PACKET_TOO_LARGE = 1153
 const NO_SUCH_TABLE = 1146
@@ -73,6 +74,11 @@ export function isRetryable(error: unknown): boolean {
 /** True when the change may or may not have happened: the answer to COMMIT (or to a single write) never came. */
 export function isInDoubt(error: unknown): boolean {
   return causes(error).some((link) => link instanceof UnavailableError && link.code === 'OUTCOME_UNKNOWN')
+}
+
+/** True when somebody else held a row for longer than a statement may wait for it. */
+export function isLockWait(error: unknown): boolean {
+  return causes(error).some((link) => numberOf(link) === LOCK_WAIT)
 }
 
 /** True for a second row under a unique key. */

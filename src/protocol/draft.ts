@@ -33,7 +33,10 @@ export class Draft {
   readonly #message: MessageRead | undefined
   #touched = false
 
-  constructor(row: SessionRow, read: { message?: MessageRead | undefined; openCalls?: readonly string[] } = {}) {
+  constructor(
+    row: SessionRow,
+    read: { message?: MessageRead | undefined; openCalls?: readonly string[] } = {},
+  ) {
     this.row = { ...row }
     this.#message = read.message
     this.openCalls = read.openCalls ?? []
@@ -42,7 +45,8 @@ export class Draft {
   /** The next message to run, as read under the row's lock; undefined when its row is missing. */
   get head(): Message | undefined {
     const seq = this.row.doneSeq + 1
-    if (this.#message?.seq !== seq) throw new Error(`message ${seq} of ${this.row.id} was not read for this rule`)
+    if (this.#message?.seq !== seq)
+      throw new Error(`message ${seq} of ${this.row.id} was not read for this rule`)
     return this.#message.message
   }
 
@@ -55,7 +59,13 @@ export class Draft {
   /** Adds an entry under the next transcript number. */
   add(seq: number, entry: EntryDraft): void {
     this.row.entrySeq += 1
-    this.entries.push({ ...entry, entrySeq: this.row.entrySeq, seq, epoch: this.row.epoch, attempt: this.row.starts })
+    this.entries.push({
+      ...entry,
+      entrySeq: this.row.entrySeq,
+      seq,
+      epoch: this.row.epoch,
+      attempt: this.row.starts,
+    })
     this.#touched = true
   }
 

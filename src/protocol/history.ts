@@ -31,14 +31,23 @@ export function visible<T extends Line>(entries: readonly T[]): T[] {
   return entries.filter((entry) => {
     if (BOOKKEEPING.has(entry.type)) return false
     // The newest entries may begin between a call and its result.
-    if (entry.type === ENTRY.toolResult && !called.has(callKey(entry.seq, entry.attempt, entry.callId))) return false
+    if (entry.type === ENTRY.toolResult && !called.has(callKey(entry.seq, entry.attempt, entry.callId)))
+      return false
     if (entry.type === ENTRY.message || entry.attempt === lastAttempt.get(entry.seq)) return true
-    return entry.stepKey !== null || (entry.callId !== null && returned.has(callKey(entry.seq, entry.attempt, entry.callId)))
+    return (
+      entry.stepKey !== null ||
+      (entry.callId !== null && returned.has(callKey(entry.seq, entry.attempt, entry.callId)))
+    )
   })
 }
 
 const callKey = (seq: number, attempt: number, callId: string | null) => `${seq} ${attempt} ${callId}`
 
 function isInterrupted(payload: unknown): boolean {
-  return typeof payload === 'object' && payload !== null && 'interrupted' in payload && payload.interrupted === true
+  return (
+    typeof payload === 'object' &&
+    payload !== null &&
+    'interrupted' in payload &&
+    payload.interrupted === true
+  )
 }

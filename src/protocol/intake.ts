@@ -59,7 +59,10 @@ export function admit(
   }
   const waiting = row.inboxSeq - Math.max(row.doneSeq, row.stopSeq, row.runningSeq ?? 0)
   if (submission.whenBusy === 'reject' && (row.runningSeq !== null || waiting > 0)) {
-    return new RefusedError('SESSION_BUSY', 'The session is busy: wait for it, or send with whenBusy "enqueue".')
+    return new RefusedError(
+      'SESSION_BUSY',
+      'The session is busy: wait for it, or send with whenBusy "enqueue".',
+    )
   }
   if (submission.whenBusy !== 'interrupt' && waiting >= queueMax) {
     return new RefusedError(
@@ -89,7 +92,12 @@ export function stop(draft: Draft, through: number | undefined): Stopped | undef
   const target = Math.min(through ?? row.inboxSeq, row.inboxSeq)
   if (target > row.stopSeq) draft.set({ stopSeq: target })
   const running = row.runningSeq !== null && row.runningSeq <= row.stopSeq ? row.runningSeq : null
-  return { through: row.stopSeq, running, pending: row.doneSeq < Math.min(row.stopSeq, row.inboxSeq), owner: row.owner }
+  return {
+    through: row.stopSeq,
+    running,
+    pending: row.doneSeq < Math.min(row.stopSeq, row.inboxSeq),
+    owner: row.owner,
+  }
 }
 
 /** Takes a waiting message back. A message that has ever started can only be stopped. */

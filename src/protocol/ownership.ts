@@ -8,7 +8,12 @@ import { endTurn } from './turn-rules.ts'
 
 export type Acquired =
   /** The row is ours; `epoch` rose unless it was ours before (a repeated call whose answer was lost). */
-  | { readonly outcome: 'acquired'; readonly epoch: number; readonly doneSeq: number; readonly stopSeq: number }
+  | {
+      readonly outcome: 'acquired'
+      readonly epoch: number
+      readonly doneSeq: number
+      readonly stopSeq: number
+    }
   /** Nothing waits, so there is nothing to own. */
   | { readonly outcome: 'nothing' }
   /** A turn runs under an owner whom nobody has judged. */

@@ -93,11 +93,4 @@ export const ENTRY = {
 
 /** How a turn, or a message that never started, came to its end. */
 export type TurnOutcome =
-  | 'completed'
-  | 'stopped'
-  | 'failed'
-  | 'retrying'
-  | 'handed_over'
-  | 'lost'
-  | 'withdrawn'
-  | 'missing'
+  'completed' | 'stopped' | 'failed' | 'retrying' | 'handed_over' | 'lost' | 'withdrawn' | 'missing'

@@ -8,7 +8,14 @@
  *        └──────────────────▶ stopped | withdrawn | failed (counted out) | missing     (never started)
  */
 import type { Draft } from './draft.ts'
-import { ENTRY, type EntryDraft, isTurn, type Message, type TurnName, type TurnOutcome } from './session-row.ts'
+import {
+  ENTRY,
+  type EntryDraft,
+  isTurn,
+  type Message,
+  type TurnName,
+  type TurnOutcome,
+} from './session-row.ts'
 
 /** What the process that wants to start a turn can and may run now. */
 export interface StartLimits {
@@ -35,7 +42,7 @@ export type Started =
   | StartedTurn
   /** The message got its final state without running: look for the next one. */
   | { readonly outcome: 'skipped'; readonly seq: number; readonly as: TurnOutcome; readonly epoch: number }
-  | { readonly outcome: 'nothing' }
+  | { readonly outcome: 'nothing'; readonly doneSeq: number }
   | { readonly outcome: 'later'; readonly retryInMs: number }
   | { readonly outcome: 'suspect' }
   | { readonly outcome: 'unrunnable'; readonly kind: string; readonly seq: number }
@@ -49,14 +56,16 @@ export type Started =
 export function start(draft: Draft, token: string, limits: StartLimits): Started {
   const { row } = draft
   if (row.owner !== token || row.runningSeq !== null) return { outcome: 'lost' }
-  if (row.doneSeq >= row.inboxSeq) return { outcome: 'nothing' }
+  if (row.doneSeq >= row.inboxSeq) return { outcome: 'nothing', doneSeq: row.doneSeq }
   const seq = row.doneSeq + 1
   const { head } = draft
   if (!head) return skip(draft, seq, 'missing')
   if (head.status === 'withdrawn') return skip(draft, seq, 'withdrawn')
   if (row.stopSeq >= seq) return skip(draft, seq, 'stopped')
-  if (row.crashes >= limits.maxCrashes) return giveUp(draft, seq, `its worker process died ${row.crashes} times`)
-  if (row.starts >= limits.maxStarts) return giveUp(draft, seq, `it was started ${row.starts} times without an end`)
+  if (row.crashes >= limits.maxCrashes)
+    return giveUp(draft, seq, `its worker process died ${row.crashes} times`)
+  if (row.starts >= limits.maxStarts)
+    return giveUp(draft, seq, `it was started ${row.starts} times without an end`)
   if (row.retryInMs !== null && row.retryInMs > 0) return { outcome: 'later', retryInMs: row.retryInMs }
   if (!limits.runs(head.kind)) return { outcome: 'unrunnable', kind: head.kind, seq }
   const suspect = limits.maxCrashes > 1 && row.crashes >= limits.maxCrashes - 1
@@ -65,7 +74,10 @@ export function start(draft: Draft, token: string, limits: StartLimits): Started
 
   const first = row.starts === 0
   draft.set({ runningSeq: seq, starts: row.starts + 1, retryInMs: null })
-  draft.add(seq, { type: ENTRY.turnStarted, payload: JSON.stringify({ process: token.slice(0, token.indexOf('.')) }) })
+  draft.add(seq, {
+    type: ENTRY.turnStarted,
+    payload: JSON.stringify({ process: token.slice(0, token.indexOf('.')) }),
+  })
   if (first) addMessage(draft, head)
   return {
     outcome: 'started',
@@ -102,7 +114,12 @@ export type Ending =
   | { readonly as: 'failed'; readonly error: string }
 
 export type Finished =
-  | { readonly outcome: 'finished'; readonly doneSeq: number; readonly inboxSeq: number; readonly failures: number }
+  | {
+      readonly outcome: 'finished'
+      readonly doneSeq: number
+      readonly inboxSeq: number
+      readonly failures: number
+    }
   | { readonly outcome: 'lost' }
 
 /**
@@ -184,5 +201,8 @@ function giveUp(draft: Draft, seq: number, why: string): Started {
 /** The message's own entry, once: when it first starts, or when it is finished without ever starting. */
 function addMessage(draft: Draft, { id, kind, source, payload }: Message): void {
   const head = JSON.stringify({ id, kind, source })
-  draft.add(draft.row.doneSeq + 1, { type: ENTRY.message, payload: `${head.slice(0, -1)},"payload":${payload}}` })
+  draft.add(draft.row.doneSeq + 1, {
+    type: ENTRY.message,
+    payload: `${head.slice(0, -1)},"payload":${payload}}`,
+  })
 }

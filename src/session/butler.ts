@@ -12,12 +12,19 @@
 import { UnavailableError } from '../base/errors.ts'
 import { newOwnerToken } from '../base/ids.ts'
 import { now } from '../base/timing.ts'
-import type { TurnOutcome } from '../protocol/session-row.ts'
-import { type Ending, finish, start, type Started, type StartedTurn, type StartLimits } from '../protocol/turn-rules.ts'
+import {
+  type Ending,
+  finish,
+  start,
+  type Started,
+  type StartedTurn,
+  type StartLimits,
+} from '../protocol/turn-rules.ts'
 import { advance, parseReference } from '../redis/queue.ts'
-import { asErrorText } from './failure.ts'
 import { Hold, type Judged, redisCall } from './hold.ts'
 import type { House } from './house.ts'
+import { commitEnd, retryDelayMs } from './turn-end.ts'
+import { reportEnd, reportSkipped } from './turn-report.ts'
 import { TurnRun, type TurnEnd } from './turn.ts'
 
 export type Phase = 'waiting' | 'serving' | 'idle' | 'backoff' | 'gone'
@@ -67,6 +74,7 @@ export class Butler {
         session: this.sessionId,
         error,
       })
+      this.turn = undefined
       await this.hold.release({ wake: false })
       return 'gone'
     }
@@ -99,7 +107,9 @@ export class Butler {
       if (token === undefined) return 'gone'
       if (draining()) return this.#leave(true)
       const limits = this.#limits()
-      let started = await stores.ledger.commit(this.sessionId, (draft) => start(draft, token, limits), { head: 'now' })
+      let started = await stores.ledger.commit(this.sessionId, (draft) => start(draft, token, limits), {
+        head: 'now',
+      })
       while (started?.outcome === 'started') {
         const after = await this.#runTurn(started)
         if (typeof after === 'string' || !('outcome' in after)) return after
@@ -114,12 +124,16 @@ export class Butler {
   async #meet(started: Exclude<Started, StartedTurn> | undefined): Promise<Next | undefined> {
     switch (started?.outcome) {
       case 'skipped':
-        this.#reportSkipped(started.seq, started.as)
+        reportSkipped(this.#house.stores.telemetry, started.as, {
+          session: this.sessionId,
+          seq: started.seq,
+          epoch: started.epoch,
+        })
         return undefined
       case 'unheld':
         return (await this.hold.ensure()) ? undefined : 'gone'
       case 'nothing':
-        return this.#rest(false, Infinity)
+        return this.#rest(false, started.doneSeq)
       case 'later':
         return { retryInMs: started.retryInMs }
       case 'suspect':
@@ -149,17 +163,18 @@ export class Butler {
 
   /** Runs a started turn to its end. What follows: the session's next turn, started in the same commit, or a rest. */
   async #runTurn(started: StartedTurn): Promise<Next | Started> {
-    const { stores, handlerFor } = this.#house
+    const { stores, handlerFor, handingOver } = this.#house
     const turn = new TurnRun(stores, this.sessionId, started)
     const { seq } = turn.name
     this.turn = turn
-    stores.telemetry.emit('turn.started', this.#about(turn))
+    stores.telemetry.emit('turn.started', turn.about)
     if (this.stopSeq >= seq) turn.abort('stopped')
-    const end = await turn.run(handlerFor(turn.kind) ?? (() => undefined))
+    if (handingOver()) turn.abort('handover')
+    const end = await turn.run(handlerFor(turn.kind))
     const lost = end.as === 'aborted' && end.reason === 'lost'
     if (end.as === 'aborted' && !end.settled) {
       const detached = this.#house.onDetached(turn.handlerDone)
-      stores.telemetry.emit('turn.detached', { ...this.#about(turn), detached })
+      stores.telemetry.emit('turn.detached', { ...turn.about, detached })
     }
     if (!lost) {
       await turn.settleWrites()
@@ -167,72 +182,32 @@ export class Butler {
       if (next) return next
     }
     this.turn = undefined
-    stores.telemetry.emit('turn.lost', { ...this.#about(turn), why: 'another owner may have taken the session' })
+    stores.telemetry.emit('turn.lost', { ...turn.about, why: 'another owner may have taken the session' })
     return this.#leave(true)
   }
 
   /** Commits the turn's end; undefined when the turn turned out to be lost. */
   async #endTurn(turn: TurnRun, end: TurnEnd): Promise<Next | Started | undefined> {
-    const { processId } = this.#house
+    const { processId, stores } = this.#house
+    const { telemetry, tunables } = stores
     const detached = end.as === 'aborted' && !end.settled && end.reason !== 'handover'
     const successor = detached ? newOwnerToken(processId) : undefined
     // What cannot be stored is a failure of this message, not of the runtime.
-    const finished = await this.#commitEnd(turn, end, successor).catch((error: unknown) =>
-      this.#commitEnd(turn, { as: 'threw', error }, successor),
+    const next = end.as !== 'aborted' && this.#house.mayGoOn() ? this.#limits() : undefined
+    const finished = await commitEnd(stores, turn, end, { successor, next }).catch((error: unknown) =>
+      commitEnd(stores, turn, { as: 'threw', error }, { successor, next }),
     )
     if (finished?.outcome !== 'finished') return undefined
     this.turn = undefined
-    this.#report(turn, finished.as, end, finished.failures)
-    if (successor !== undefined && !(await this.hold.succeed(successor))) await this.#house.verify(this.sessionId)
+    reportEnd(telemetry, turn, finished.as, { end, delayMs: retryDelayMs(tunables, finished.failures) })
+    if (successor !== undefined && !(await this.hold.succeed(successor)))
+      await this.#house.verify(this.sessionId)
     if (finished.as === 'handed_over') return this.#leave(true)
-    if (finished.as === 'retrying') return { retryInMs: this.#retryDelayMs(finished.failures) }
+    if (finished.as === 'retrying') return { retryInMs: retryDelayMs(tunables, finished.failures) }
     if (finished.next === undefined) return this.#rest(finished.inboxSeq > finished.doneSeq, finished.doneSeq)
     // The row already says that the next turn runs: nothing may stand between it and its handler.
     if (finished.next.outcome === 'started') void this.#takeAlong()
     return finished.next
-  }
-
-  /**
-   * One transaction for the end of a turn and, when the session has more and nobody waits for this slot, for the
-   * start of its next one.
-   */
-  #commitEnd(turn: TurnRun, end: TurnEnd, successor: string | undefined) {
-    const goOn = end.as !== 'aborted' && this.#house.mayGoOn()
-    const limits = this.#limits()
-    return this.#house.stores.ledger.commit(
-      this.sessionId,
-      (draft) => {
-        const ending = this.#ending(end, draft.row.failures)
-        const finished = finish(draft, turn.name, ending, turn.openCalls, successor)
-        const more = finished.outcome === 'finished' && finished.doneSeq < finished.inboxSeq
-        const next = goOn && more && ending.as !== 'retrying' ? start(draft, turn.name.owner, limits) : undefined
-        return { as: ending.as, ...finished, next }
-      },
-      {
-        ...(goOn ? { head: 'after' as const } : {}),
-        bytes: end.as === 'returned' ? end.entries.reduce((sum, { payload }) => sum + payload.length, 0) : 0,
-      },
-    )
-  }
-
-  #ending(end: TurnEnd, failures: number): Ending {
-    if (end.as === 'returned') return { as: 'completed', entries: end.entries }
-    if (end.as === 'threw') {
-      const error = asErrorText(end.error)
-      const final = failures + 1 >= this.#house.stores.tunables.maxFailures
-      return final ? { as: 'failed', error } : { as: 'retrying', error, delayMs: this.#retryDelayMs(failures + 1) }
-    }
-    if (end.reason === 'handover') return { as: 'handed_over' }
-    if (end.reason !== 'timeout') return { as: 'stopped' }
-    return {
-      as: 'failed',
-      error: JSON.stringify({ code: 'TURN_TIMEOUT', message: 'The turn ran too long or made no progress.' }),
-    }
-  }
-
-  #retryDelayMs(failures: number): number {
-    const { retryDelaysMs } = this.#house.stores.tunables
-    return retryDelaysMs[Math.min(failures, retryDelaysMs.length) - 1] ?? 0
   }
 
   /**
@@ -262,7 +237,8 @@ export class Butler {
       }
       if (step.outcome !== 'taken') return 'more'
       const reference = parseReference(step.reference)
-      if (!reference) telemetry.emit('queue.foreign', { session: this.sessionId, sample: step.reference.slice(0, 60) })
+      if (!reference)
+        telemetry.emit('queue.foreign', { session: this.sessionId, sample: step.reference.slice(0, 60) })
       // A reference to something finished is left over; to anything else, a reason to look at the row.
       else if (more || reference.seq > doneSeq) return 'more'
     }
@@ -286,38 +262,5 @@ export class Butler {
   async #leave(wake: boolean): Promise<Next> {
     await this.hold.release({ wake })
     return 'gone'
-  }
-
-  #about(turn: TurnRun) {
-    return { session: this.sessionId, seq: turn.name.seq, epoch: turn.epoch, attempt: turn.name.starts }
-  }
-
-  #report(turn: TurnRun, ended: Ending['as'], end: TurnEnd, failures: number): void {
-    const { telemetry } = this.#house.stores
-    const about = this.#about(turn)
-    const durationMs = Math.round(now() - turn.startedAt)
-    const error = end.as === 'threw' ? end.error : undefined
-    switch (ended) {
-      case 'completed':
-        return telemetry.emit('turn.completed', { ...about, durationMs })
-      case 'stopped':
-        return telemetry.emit('turn.stopped', about)
-      case 'handed_over':
-        return telemetry.emit('turn.handedOver', about)
-      case 'retrying':
-        return telemetry.emit('turn.retrying', { ...about, error, delayMs: this.#retryDelayMs(failures) })
-      case 'failed':
-        if (end.as === 'aborted') telemetry.emit('turn.timedOut', { ...about, afterMs: durationMs })
-        return telemetry.emit('turn.failed', { ...about, error })
-    }
-  }
-
-  #reportSkipped(seq: number, as: TurnOutcome): void {
-    const { telemetry } = this.#house.stores
-    const about = { session: this.sessionId, seq, epoch: this.hold.epoch }
-    if (as === 'missing') telemetry.emit('message.missing', about)
-    else if (as === 'failed') telemetry.emit('turn.failed', { ...about, error: new Error('counted out') })
-    else if (as === 'withdrawn') telemetry.emit('message.withdrawn', about)
-    else telemetry.emit('turn.stopped', about)
   }
 }

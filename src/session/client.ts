@@ -40,7 +40,8 @@ export interface SendItem extends SendOptions {
 }
 
 /** What became of one of several messages; `error` says why it was refused, the others are not affected. */
-export type SendResult = ({ readonly ok: true } & Accepted) | { readonly ok: false; readonly error: ButlerError }
+export type SendResult =
+  ({ readonly ok: true } & Accepted) | { readonly ok: false; readonly error: ButlerError }
 
 export interface QueuedMessage {
   readonly seq: number
@@ -84,7 +85,11 @@ export class Client {
    * @throws InvalidInputError nothing was sent. RefusedError: SESSION_BUSY, QUEUE_FULL, IDEMPOTENCY_CONFLICT.
    *   UnavailableError: MYSQL_UNAVAILABLE nothing happened; OUTCOME_UNKNOWN repeat it with the same idempotency key.
    */
-  enqueue(sessionId: string, message: MessageInput, options?: SendOptions & { trx?: undefined }): Promise<Accepted>
+  enqueue(
+    sessionId: string,
+    message: MessageInput,
+    options?: SendOptions & { trx?: undefined },
+  ): Promise<Accepted>
   enqueue(
     sessionId: string,
     message: MessageInput,
@@ -98,7 +103,8 @@ export class Client {
     const { trx } = options
     const submission = toSubmission(sessionId, message, options, this.#stores.tunables)
     const [result] = await this.#accept([submission], trx)
-    if (result === undefined || result instanceof Error) throw result ?? new Error('The inbox gave no answer.')
+    if (result === undefined || result instanceof Error)
+      throw result ?? new Error('The inbox gave no answer.')
     if (!trx) {
       await this.#notify([submission], [result])
       return result
@@ -123,8 +129,8 @@ export class Client {
       toSubmission(sessionId, message, options, this.#stores.tunables),
     )
     const outcomes = submissions.length === 0 ? [] : await this.#accept(submissions, trx)
-    const results = outcomes.map(
-      (outcome): SendResult => (outcome instanceof Error ? { ok: false, error: outcome } : { ok: true, ...outcome }),
+    const results = outcomes.map((outcome): SendResult =>
+      outcome instanceof Error ? { ok: false, error: outcome } : { ok: true, ...outcome },
     )
     if (trx) return { results, notify: () => this.#notify(submissions, outcomes) }
     await this.#notify(submissions, outcomes)
@@ -181,7 +187,10 @@ export class Client {
    * `cursor`: every entry comes exactly once.
    * @throws NotFoundError SESSION_NOT_FOUND
    */
-  async transcript(sessionId: string, options: { after?: number; limit?: number } = {}): Promise<TranscriptPage> {
+  async transcript(
+    sessionId: string,
+    options: { after?: number; limit?: number } = {},
+  ): Promise<TranscriptPage> {
     const id = checkSessionId(sessionId)
     const after = whole('after', options.after ?? 0, 0)
     const limit = whole('limit', options.limit ?? 100, 1, 1000)
@@ -219,14 +228,18 @@ export class Client {
     if (!message) throw unknownMessage(id, seq)
     if (!message.final || message.status === null) {
       const what = message.final ? 'was completed' : 'is not done yet'
-      throw new RefusedError('NOT_RETRYABLE', `Message ${seq} ${what}: only failed or stopped messages are sent again.`)
+      throw new RefusedError(
+        'NOT_RETRYABLE',
+        `Message ${seq} ${what}: only failed or stopped messages are sent again.`,
+      )
     }
     const { kind, source, payload, traceparent } = message
     const again = { kind, payload: parse(payload) }
     const options = { source, ...(traceparent === null ? {} : { traceparent }) }
     const submission = toSubmission(id, again, options, this.#stores.tunables, seq)
     const [result] = await this.#accept([submission], undefined)
-    if (result === undefined || result instanceof Error) throw result ?? new Error('The inbox gave no answer.')
+    if (result === undefined || result instanceof Error)
+      throw result ?? new Error('The inbox gave no answer.')
     await this.#notify([submission], [result])
     return result
   }
@@ -273,10 +286,11 @@ export class Client {
 
   #notify(submissions: readonly Submission[], outcomes: readonly (Accepted | ButlerError)[]): Promise<void> {
     return this.#notifier.accepted(
-      submissions.flatMap(({ sessionId }, index) => {
+      submissions.flatMap(({ sessionId, whenBusy }, index) => {
         const outcome = outcomes[index]
         if (outcome === undefined || outcome instanceof Error) return []
-        return [{ id: sessionId, reference: formatReference(outcome) }]
+        const stopThrough = whenBusy === 'interrupt' && !outcome.duplicate ? outcome.seq - 1 : undefined
+        return [{ id: sessionId, reference: formatReference(outcome), stopThrough }]
       }),
     )
   }
@@ -312,8 +326,10 @@ export class Client {
 }
 
 const unknownSession = (id: string) =>
-  new NotFoundError('SESSION_NOT_FOUND', `There is no session ${id}; a session begins with its first message.`)
+  new NotFoundError(
+    'SESSION_NOT_FOUND',
+    `There is no session ${id}; a session begins with its first message.`,
+  )
 
 const unknownMessage = (id: string, seq: number) =>
   new NotFoundError('MESSAGE_NOT_FOUND', `Session ${id} has no message ${seq}.`)
-

@@ -55,7 +55,13 @@ export class Contests {
 
   add(sessionId: string, turn: TurnName): void {
     const known = this.#contests.get(sessionId)
-    if (known && known.turn.owner === turn.owner && known.turn.seq === turn.seq && known.turn.starts === turn.starts) return
+    if (
+      known &&
+      known.turn.owner === turn.owner &&
+      known.turn.seq === turn.seq &&
+      known.turn.starts === turn.starts
+    )
+      return
     if (!known && this.#contests.size >= CONTESTS_MAX) return
     this.#stores.telemetry.emit('session.refused', { session: sessionId, owner: turn.owner })
     this.#contests.set(sessionId, { turn, since: now(), missingSince: undefined })

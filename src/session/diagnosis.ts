@@ -81,10 +81,15 @@ function judgeRedis(facts: RedisFacts): Check[] {
     verdict('redis cluster', clustered ? 'cluster' : 'single server', !clustered || clusterClient, {
       fix: 'This server is part of a cluster: give the library an ioredis Cluster, not a URL.',
     }),
-    verdict('redis eviction', `${maxmemoryPolicy}, maxmemory ${maxmemory}`, maxmemoryPolicy === 'noeviction', {
-      fix: 'CONFIG SET maxmemory-policy noeviction (and in redis.conf): a full Redis must refuse, not forget locks.',
-      otherwise: maxmemory > 0 ? 'fail' : 'warn',
-    }),
+    verdict(
+      'redis eviction',
+      `${maxmemoryPolicy}, maxmemory ${maxmemory}`,
+      maxmemoryPolicy === 'noeviction',
+      {
+        fix: 'CONFIG SET maxmemory-policy noeviction (and in redis.conf): a full Redis must refuse, not forget locks.',
+        otherwise: maxmemory > 0 ? 'fail' : 'warn',
+      },
+    ),
     verdict('workers', `${processes.length} alive, ${free} free slots`, taking.length > 0, {
       fix: 'No process takes turns: start one with `npx session-butler work ./handler.js`.',
       otherwise: 'warn',
@@ -120,10 +125,15 @@ function judgeMysql(facts: MysqlFacts): Check[] {
       fix: 'SET GLOBAL innodb_flush_log_at_trx_commit = 1: otherwise a crash may lose accepted messages.',
       otherwise: 'warn',
     }),
-    verdict('clock', `the database is ${describeAhead(clockAheadMs)}`, Math.abs(clockAheadMs) <= CLOCK_MAX_MS, {
-      fix: 'Synchronise both hosts (NTP). Decisions use the database clock only; logs will not match rows.',
-      otherwise: 'warn',
-    }),
+    verdict(
+      'clock',
+      `the database is ${describeAhead(clockAheadMs)}`,
+      Math.abs(clockAheadMs) <= CLOCK_MAX_MS,
+      {
+        fix: 'Synchronise both hosts (NTP). Decisions use the database clock only; logs will not match rows.',
+        otherwise: 'warn',
+      },
+    ),
     verdict('mysql time zone', `session offset ${offsetS} s`, offsetS === 0, {
       fix: "The pool's sessions are not in UTC; ours would be. Harmless: times are written by utc_timestamp().",
       otherwise: 'warn',
@@ -147,9 +157,14 @@ function judgeSession({ variables }: MysqlFacts): Check[] {
     verdict('mysql charset', charset, charset === 'utf8mb4', {
       fix: "Open the pool with charset 'utf8mb4'.",
     }),
-    verdict('mysql isolation', `${isolation}, binlog ${isOn(variables.log_bin) ? format : 'off'}`, !refusesReads, {
-      fix: 'SET GLOBAL binlog_format = ROW: READ COMMITTED cannot be written to a STATEMENT binary log.',
-    }),
+    verdict(
+      'mysql isolation',
+      `${isolation}, binlog ${isOn(variables.log_bin) ? format : 'off'}`,
+      !refusesReads,
+      {
+        fix: 'SET GLOBAL binlog_format = ROW: READ COMMITTED cannot be written to a STATEMENT binary log.',
+      },
+    ),
   ]
 }
 

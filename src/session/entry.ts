@@ -55,13 +55,21 @@ export function toDraft(input: unknown, limits: EntryLimits): EntryDraft {
   const { type: given, payload, callId } = input as EntryInput
   const type = checkKind('Entry type', given)
   if (RESERVED.has(type)) {
-    throw new InvalidInputError('INVALID_ENTRY', `Entries of type "${type}" are written by the runtime: choose another.`)
+    throw new InvalidInputError(
+      'INVALID_ENTRY',
+      `Entries of type "${type}" are written by the runtime: choose another.`,
+    )
   }
   if ((type === ENTRY.toolCall || type === ENTRY.toolResult) && callId === undefined) {
-    throw new InvalidInputError('INVALID_ENTRY', `An entry of type "${type}" needs the callId that pairs call and result.`)
+    throw new InvalidInputError(
+      'INVALID_ENTRY',
+      `An entry of type "${type}" needs the callId that pairs call and result.`,
+    )
   }
   const text = serialise(payload ?? null, { ...limits, what: 'Entry payload' })
-  return callId === undefined ? { type, payload: text } : { type, payload: text, callId: checkKey('Call id', callId) }
+  return callId === undefined
+    ? { type, payload: text }
+    : { type, payload: text, callId: checkKey('Call id', callId) }
 }
 
 /** What a handler returned: nothing, a reply's text, an entry, or several. */

@@ -5,7 +5,11 @@ const TEXT_MAX = 2000
 export function asErrorText(error: unknown): string {
   const { name, message, code } = describe(error)
   const cut = (text: string) => (text.length > TEXT_MAX ? `${text.slice(0, TEXT_MAX)}…` : text)
-  return JSON.stringify({ name: cut(name), message: cut(message), ...(code === undefined ? {} : { code: cut(code) }) })
+  return JSON.stringify({
+    name: cut(name),
+    message: cut(message),
+    ...(code === undefined ? {} : { code: cut(code) }),
+  })
 }
 
 function describe(error: unknown): { name: string; message: string; code?: string } {

@@ -49,7 +49,9 @@ export class Hold {
     if (this.owned && this.token !== undefined) {
       const { redis, keys, tunables } = this.#house.stores
       const asked = now()
-      if (await redisCall(lock.toBusy(redis.commands, keys, this.#sessionId, this.token, tunables.lockTtlMs))) {
+      if (
+        await redisCall(lock.toBusy(redis.commands, keys, this.#sessionId, this.token, tunables.lockTtlMs))
+      ) {
         this.confirmedUntil = asked + tunables.lockTtlMs
         return true
       }
@@ -86,8 +88,8 @@ export class Hold {
         stores.telemetry.emit('redis.trouble', { session: this.#sessionId, error })
         return false
       })
-    if (!deleted) return
-    stores.telemetry.emit('session.released', { session: this.#sessionId, epoch: this.epoch })
+    if (deleted) stores.telemetry.emit('session.released', { session: this.#sessionId, epoch: this.epoch })
+    // Also when the lock was gone or a stranger's: whoever has it now may have looked at the row before we let go.
     if (options.wake) await notifier.wakeSomebody([this.#sessionId])
   }
 
@@ -142,7 +144,9 @@ export class Hold {
   async #takeLock(token: string): Promise<boolean> {
     const { stores, processId, isDead, onHeld } = this.#house
     const { redis, keys, tunables } = stores
-    const taken = await redisCall(lock.acquire(redis.commands, keys, this.#sessionId, token, tunables.lockTtlMs))
+    const taken = await redisCall(
+      lock.acquire(redis.commands, keys, this.#sessionId, token, tunables.lockTtlMs),
+    )
     if (taken.acquired) return true
     const { holder } = taken
     // A lock in our own process's name that no butler holds is a left-over of ours; a dead one's nobody holds either.

@@ -2,7 +2,7 @@
 import type { TurnName } from '../protocol/session-row.ts'
 import type { Notifier } from './notifier.ts'
 import type { Stores } from './stores.ts'
-import type { Handler } from './turn.ts'
+import type { Handler } from './handler.ts'
 
 export interface House {
   readonly processId: string
@@ -10,6 +10,8 @@ export interface House {
   readonly notifier: Notifier
   /** Whether this process takes no further turns. */
   readonly draining: () => boolean
+  /** Whether the time for running turns is over too. */
+  readonly handingOver: () => boolean
   /** Whether a butler may start its session's next turn at once, because nobody waits for its slot. */
   readonly mayGoOn: () => boolean
   readonly handlerFor: (kind: string) => Handler | undefined

@@ -10,9 +10,15 @@ import { tokenOf } from '../redis/lock.ts'
 import { pushMany } from '../redis/queue.ts'
 import type { Stores } from './stores.ts'
 
-interface Notice {
+/** A message that was accepted. */
+export interface Notice {
   readonly id: string
   readonly reference: string
+  /** It interrupts: everything up to here is stopped. */
+  readonly stopThrough?: number | undefined
+}
+
+interface Pending extends Notice {
   readonly resolve: () => void
 }
 
@@ -20,7 +26,7 @@ export class Notifier {
   readonly #stores: Stores
   /** This process, when it is a worker: work that it gives away must not come back to it. */
   readonly #self: string | undefined
-  readonly #notices: Lane<Notice>
+  readonly #notices: Lane<Pending>
 
   constructor(stores: Stores, self?: string) {
     this.#stores = stores
@@ -29,9 +35,9 @@ export class Notifier {
   }
 
   /** After a commit: leave a reference in the session's queue and wake its owner, or somebody. Never rejects. */
-  accepted(list: readonly { id: string; reference: string }[]): Promise<void> {
+  accepted(list: readonly Notice[]): Promise<void> {
     const all = Promise.all(
-      list.map(({ id, reference }) => new Promise<void>((resolve) => this.#notices.push({ id, reference, resolve }))),
+      list.map((notice) => new Promise<void>((resolve) => this.#notices.push({ ...notice, resolve }))),
     )
     return this.#bounded(all)
   }
@@ -56,21 +62,25 @@ export class Notifier {
     return this.#bounded(this.#wakeSomebody(ids))
   }
 
-  async #notify(notices: readonly Notice[]): Promise<void> {
+  async #notify(notices: readonly Pending[]): Promise<void> {
     try {
       const locks = await pushMany(this.#stores.redis.commands, this.#stores.keys, notices)
       const owned = new Map<string, string[]>()
       const free: string[] = []
-      for (const [index, { id }] of notices.entries()) {
+      const stops: Promise<unknown>[] = []
+      for (const [index, { id, stopThrough }] of notices.entries()) {
         const value = locks[index]
-        if (value instanceof Error) this.#stores.telemetry.emit('redis.trouble', { error: value, session: id })
+        if (value instanceof Error)
+          this.#stores.telemetry.emit('redis.trouble', { error: value, session: id })
         if (typeof value !== 'string') free.push(id)
         else {
           const process = processOf(tokenOf(value))
+          if (stopThrough !== undefined) stops.push(this.#stores.publisher.stop(process, id, stopThrough))
           owned.set(process, [...(owned.get(process) ?? []), id])
         }
       }
       await Promise.all([
+        ...stops,
         ...[...owned].map(([process, ids]) => this.#wakeProcess(process, [...new Set(ids)])),
         this.#wakeSomebody([...new Set(free)]),
       ])

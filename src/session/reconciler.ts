@@ -54,7 +54,9 @@ export class Reconciler {
       const rows = new Map(
         (await readRunningBy(this.#stores.mysql.db, this.#processId)).map((row) => [row.sessionId, row]),
       )
-      const missing = turns.filter(({ butler, turn }) => !this.#confirm(butler, turn, rows.get(butler.sessionId), askedAt))
+      const missing = turns.filter(
+        ({ butler, turn }) => !this.#confirm(butler, turn, rows.get(butler.sessionId), askedAt),
+      )
       if (missing.length > 0) await this.#lookAgain(missing)
       for (const row of rows.values()) await this.#releaseOrphan(row)
     } finally {
@@ -79,7 +81,8 @@ export class Reconciler {
     )
     for (const { butler, turn } of missing) {
       // It may have ended meanwhile: then the row is right and there is nothing to lose.
-      if (butler.turn !== turn || this.#confirm(butler, turn, rows.get(butler.sessionId)?.running, askedAt)) continue
+      if (butler.turn !== turn || this.#confirm(butler, turn, rows.get(butler.sessionId)?.running, askedAt))
+        continue
       if (rows.get(butler.sessionId)?.owner === turn.name.owner) continue
       this.#registry.lose(butler, 'the row does not name its turn')
     }
@@ -93,20 +96,31 @@ export class Reconciler {
       openCalls: true,
     })
     if (!released?.evicted) return
-    this.#stores.telemetry.emit('session.evicted', { session: sessionId, seq: turn.seq, owner: turn.owner, verdict: 'orphan' })
+    this.#stores.telemetry.emit('session.evicted', {
+      session: sessionId,
+      seq: turn.seq,
+      owner: turn.owner,
+      verdict: 'orphan',
+    })
     this.#registry.wake(sessionId)
   }
 
   /** A turn ends for silence only when neither store has confirmed it: an outage of one throws no work away. */
   #abortSilent(): void {
     const { lookFastMs } = this.#stores.tunables
-    for (const butler of [...this.#registry.withTurn()]) {
+    for (const butler of this.#registry.withTurn()) {
       const { turn } = butler
-      if (turn && now() > butler.hold.confirmedUntil && now() > turn.confirmedAt + lookFastMs * 3 && !turn.finishing) {
+      if (
+        turn &&
+        now() > butler.hold.confirmedUntil &&
+        now() > turn.confirmedAt + lookFastMs * 3 &&
+        !turn.finishing
+      ) {
         this.#registry.lose(butler, 'neither store has confirmed it')
       }
     }
   }
 }
 
-const isSame = (a: TurnName, b: TurnName): boolean => a.owner === b.owner && a.seq === b.seq && a.starts === b.starts
+const isSame = (a: TurnName, b: TurnName): boolean =>
+  a.owner === b.owner && a.seq === b.seq && a.starts === b.starts

@@ -12,7 +12,7 @@ import type { House } from './house.ts'
 const LINE_MAX = 10_000
 
 /** The part of {@link House} that the registry itself does not answer. */
-export type HouseBase = Omit<House, 'draining' | 'maySuspect' | 'mayGoOn'>
+export type HouseBase = Omit<House, 'draining' | 'handingOver' | 'maySuspect' | 'mayGoOn'>
 
 export class Registry {
   readonly #house: House
@@ -29,6 +29,7 @@ export class Registry {
   readonly #idle = new Set<Butler>()
   readonly #reaper: Ticker
   #draining = false
+  #handingOver = false
 
   constructor(house: HouseBase) {
     const { tunables, telemetry } = house.stores
@@ -36,6 +37,7 @@ export class Registry {
     this.#house = {
       ...house,
       draining: () => this.#draining,
+      handingOver: () => this.#handingOver,
       mayGoOn: () => !this.#draining && this.#line.size === 0,
       maySuspect: (sessionId) => {
         this.#suspect ??= sessionId
@@ -83,7 +85,8 @@ export class Registry {
   /** Butlers whose lock must be kept alive: they own their session and are not idle. */
   *holding(): Iterable<Butler> {
     for (const butler of this.#serving.keys()) if (butler.hold.owned) yield butler
-    for (const butler of [...this.#line, ...this.#suspects, ...this.#backoffs.keys()]) if (butler.hold.owned) yield butler
+    for (const butler of [...this.#line, ...this.#suspects, ...this.#backoffs.keys()])
+      if (butler.hold.owned) yield butler
   }
 
   /** Butlers with a turn under way. */
@@ -142,6 +145,12 @@ export class Registry {
     return waiting.map(({ sessionId }) => sessionId)
   }
 
+  /** Hands over every turn that still runs, and any whose start is being committed at this moment. */
+  handOver(): void {
+    this.#handingOver = true
+    for (const butler of this.#serving.keys()) butler.turn?.abort('handover')
+  }
+
   /** Resolves when no butler is in a slot any more. */
   async settled(): Promise<void> {
     while (this.#serving.size > 0) await Promise.all(this.#serving.values())
@@ -177,7 +186,7 @@ export class Registry {
     if (gone) {
       this.#forget(butler)
       // Called while it was on its way out: a fresh one looks again.
-      if (butler.woken && next === 'gone' && !this.#draining) this.wake(butler.sessionId)
+      if (butler.woken && next === 'gone' && !this.#draining) this.wake(butler.sessionId, butler.judged)
     } else if (this.#draining) {
       this.#forget(butler)
       void butler.hold.release({ wake: true })

@@ -50,8 +50,17 @@ export class RollCall {
     this.#hearingSince = options.hearingSince
     this.#onWork = options.onWork
     const onError = (error: unknown) => telemetry.emit('redis.trouble', { error })
-    this.#call = new Ticker({ tick: () => this.#callRoll(), intervalMs: tunables.retakeMs, jitter: 0.2, onError })
-    this.#looks = new Ticker({ tick: () => this.#lookAtSuspects(), intervalMs: tunables.deadAfterMs / 4, onError })
+    this.#call = new Ticker({
+      tick: () => this.#callRoll(),
+      intervalMs: tunables.retakeMs,
+      jitter: 0.2,
+      onError,
+    })
+    this.#looks = new Ticker({
+      tick: () => this.#lookAtSuspects(),
+      intervalMs: tunables.deadAfterMs / 4,
+      onError,
+    })
   }
 
   start(): void {
@@ -97,7 +106,9 @@ export class RollCall {
       for (const suspect of this.#suspects.values()) Object.assign(suspect, { since: now(), looks: 0 })
       return
     }
-    for (const [processId, { subscribed, beating }] of await look(redis.commands, keys, [...this.#suspects.keys()])) {
+    for (const [processId, { subscribed, beating }] of await look(redis.commands, keys, [
+      ...this.#suspects.keys(),
+    ])) {
       const suspect = this.#suspects.get(processId)
       if (!suspect) continue
       if (subscribed) {
@@ -120,7 +131,9 @@ export class RollCall {
     await Promise.all(
       left.map(async ({ sessionId, running }) => {
         if (!running) return
-        const result = await ledger.commit(sessionId, (draft) => evict(draft, running, 'dead'), { openCalls: true })
+        const result = await ledger.commit(sessionId, (draft) => evict(draft, running, 'dead'), {
+          openCalls: true,
+        })
         if (!result?.evicted) return
         const { seq, owner } = running
         telemetry.emit('session.evicted', { session: sessionId, seq, owner, verdict: 'dead' })

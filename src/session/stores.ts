@@ -1,7 +1,6 @@
 /** The two stores as a client or a worker uses them: opened together, closed together. Only wires. */
-import type { Logger } from 'pino'
 import { resolveTunables, type Tunables, type TunablesInput } from '../base/options.ts'
-import { createLogger, Telemetry } from '../base/telemetry.ts'
+import { createLogger, type Logger, Telemetry } from '../base/telemetry.ts'
 import { connectMysql, type Mysql, type MysqlSource } from '../mysql/connect.ts'
 import { Inbox } from '../mysql/inbox.ts'
 import { Ledger } from '../mysql/ledger.ts'

@@ -25,7 +25,7 @@ export interface SendOptions {
 
 const SOURCES: readonly MessageSource[] = ['user', 'agent', 'automation', 'system']
 const WHEN_BUSY: readonly WhenBusy[] = ['enqueue', 'interrupt', 'reject']
-const OPTIONS = new Set(['idempotencyKey', 'source', 'whenBusy', 'traceparent', 'trx'])
+const OPTIONS = ['idempotencyKey', 'source', 'whenBusy', 'traceparent'] as const
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
 
 export function toSubmission(
@@ -35,17 +35,17 @@ export function toSubmission(
   tunables: Tunables,
   retryOf: number | null = null,
 ): Submission {
-  const unknown = Object.keys(options).find((name) => !OPTIONS.has(name))
-  if (unknown !== undefined) {
-    throw new InvalidInputError('INVALID_ARGUMENT', `Unknown option ${show(unknown)}: use ${[...OPTIONS].join(', ')}.`)
-  }
+  checkOptions(options, OPTIONS)
   const { kind, payload: value } = parts(message)
   const source = oneOf('source', options.source ?? 'user', SOURCES)
   const { payloadMaxBytes: maxBytes, payloadMaxDepth: maxDepth } = tunables
   const payload = serialise(value, { maxBytes, maxDepth, what: 'Message payload' })
   const { traceparent = null } = options
   if (traceparent !== null && !TRACEPARENT.test(traceparent)) {
-    throw new InvalidInputError('INVALID_ARGUMENT', 'traceparent must be a W3C traceparent header, version 00.')
+    throw new InvalidInputError(
+      'INVALID_ARGUMENT',
+      'traceparent must be a W3C traceparent header, version 00.',
+    )
   }
   const id = newMessageId()
   return {
@@ -74,15 +74,40 @@ function parts(message: unknown): { kind: string; payload: unknown } {
   return { kind: checkKind('Message kind', kind), payload }
 }
 
+/** A misspelt option would be ignored, and with it what its caller meant: `stop` would stop too much. */
+export function checkOptions(options: unknown, names: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new InvalidInputError('INVALID_ARGUMENT', `Options are an object, not ${show(options)}.`)
+  }
+  const unknown = Object.keys(options).find((name) => !names.includes(name))
+  if (unknown === undefined) return
+  throw new InvalidInputError('INVALID_ARGUMENT', `Unknown option ${show(unknown)}: use ${names.join(', ')}.`)
+}
+
+/** Without a transaction each statement would commit on its own, and nothing would hold the session's row. */
+export function checkTransaction(trx: { readonly isTransaction: boolean } | undefined): void {
+  if (trx === undefined || Object(trx).isTransaction === true) return
+  throw new InvalidInputError(
+    'INVALID_ARGUMENT',
+    'trx must be a Kysely transaction, not the database itself.',
+  )
+}
+
 export function oneOf<T extends string>(what: string, value: unknown, allowed: readonly T[]): T {
   const found = allowed.find((one) => one === value)
   if (found !== undefined) return found
-  throw new InvalidInputError('INVALID_ARGUMENT', `${what} ${show(value)} is not allowed: use ${allowed.join(', ')}.`)
+  throw new InvalidInputError(
+    'INVALID_ARGUMENT',
+    `${what} ${show(value)} is not allowed: use ${allowed.join(', ')}.`,
+  )
 }
 
 /** A whole number within bounds, for cursors, limits and message numbers. */
 export function whole(what: string, value: unknown, min: number, max = Number.MAX_SAFE_INTEGER): number {
   if (typeof value === 'number' && Number.isSafeInteger(value) && value >= min && value <= max) return value
   const range = max === Number.MAX_SAFE_INTEGER ? `from ${min} on` : `from ${min} to ${max}`
-  throw new InvalidInputError('INVALID_ARGUMENT', `${what} ${show(value)} is not allowed: use a whole number ${range}.`)
+  throw new InvalidInputError(
+    'INVALID_ARGUMENT',
+    `${what} ${show(value)} is not allowed: use a whole number ${range}.`,
+  )
 }

@@ -20,6 +20,7 @@ export class Sweeper {
   readonly #processId: string
   readonly #onSuspect: (processId: string, sessionId: string, lockValue: string) => void
   readonly #onUnrunnable: (sessionId: string, kind: string) => void
+  readonly #onWork: (sessionIds: readonly string[]) => void
   readonly #ticker: Ticker
   readonly #stopped = new AbortController()
   #prunedAt = now()
@@ -29,12 +30,15 @@ export class Sweeper {
     processId: string
     onSuspect: (processId: string, sessionId: string, lockValue: string) => void
     onUnrunnable: (sessionId: string, kind: string) => void
+    /** Sessions for this process to serve. */
+    onWork: (sessionIds: readonly string[]) => void
   }) {
     const { telemetry, tunables } = options.stores
     this.#stores = options.stores
     this.#processId = options.processId
     this.#onSuspect = options.onSuspect
     this.#onUnrunnable = options.onUnrunnable
+    this.#onWork = options.onWork
     this.#ticker = new Ticker({
       tick: () => this.#tick(),
       intervalMs: tunables.sweepMs,
@@ -67,7 +71,9 @@ export class Sweeper {
   async #sweep(): Promise<void> {
     const { redis, keys, mysql, telemetry } = this.#stores
     const alive = new Map(
-      [...(await members(redis.commands, keys))].flatMap(([id, value]) => (value ? [[id, value] as const] : [])),
+      [...(await members(redis.commands, keys))].flatMap(([id, value]) =>
+        value ? [[id, value] as const] : [],
+      ),
     )
     const shares = new Shares(alive)
     let found = 0
@@ -84,7 +90,7 @@ export class Sweeper {
 
   /** A busy lock's owner is told itself; the rest is dealt out to whoever has a free slot and the handler. */
   async #distribute(sessions: readonly WaitingSession[], shares: Shares): Promise<void> {
-    const { redis, keys, publisher } = this.#stores
+    const { redis, keys } = this.#stores
     const locks = await readMany(
       redis.commands,
       keys,
@@ -99,7 +105,19 @@ export class Sweeper {
         if (!shares.deal(sessionId, kind) && kind !== null) this.#onUnrunnable(sessionId, kind)
       }
     }
-    await Promise.all([...shares.take()].map(([processId, ids]) => publisher.wakeProcess(processId, ids)))
+    await Promise.all([...shares.take()].map(([processId, ids]) => this.#tell(processId, ids)))
+  }
+
+  /** The last resort must not hang on a notification itself: what nobody else hears, this process serves. */
+  async #tell(processId: string, ids: readonly string[]): Promise<void> {
+    if (processId === this.#processId) return this.#onWork(ids)
+    const { redis, publisher, telemetry } = this.#stores
+    const heard = await publisher.wakeProcess(processId, ids).catch((error: unknown) => {
+      telemetry.emit('redis.trouble', { error, where: 'sweeper' })
+      return null
+    })
+    // In a cluster one node's 0 says nothing.
+    if (heard === null || (heard === 0 && !redis.cluster)) this.#onWork(ids)
   }
 
   async #prune(): Promise<void> {
@@ -121,7 +139,9 @@ class Shares {
 
   constructor(alive: ReadonlyMap<string, HeartbeatValue>) {
     this.#alive = alive
-    this.#free = new Map([...alive].flatMap(([id, { free, draining }]) => (draining ? [] : [[id, free] as const])))
+    this.#free = new Map(
+      [...alive].flatMap(([id, { free, draining }]) => (draining ? [] : [[id, free] as const])),
+    )
   }
 
   isAlive(processId: string): boolean {
@@ -142,7 +162,9 @@ class Shares {
 
   /** False: no process of the fleet has a handler for this kind. True also when all that have one are full. */
   deal(sessionId: string, kind: string | null): boolean {
-    const able = [...this.#alive].filter(([, value]) => kind === null || canRun(value, [kind])).map(([id]) => id)
+    const able = [...this.#alive]
+      .filter(([, value]) => kind === null || canRun(value, [kind]))
+      .map(([id]) => id)
     const free = able.filter((id) => (this.#free.get(id) ?? 0) > 0)
     const chosen = free[this.#turn++ % free.length]
     if (chosen !== undefined) {

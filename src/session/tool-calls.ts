@@ -6,18 +6,28 @@ import { InvalidInputError } from '../base/errors.ts'
 import { ENTRY, type EntryDraft } from '../protocol/session-row.ts'
 
 export class ToolCalls {
-  readonly #state = new Map<string, 'open' | 'closed'>()
+  readonly #state: Map<string, 'open' | 'closed'>
+
+  constructor(before?: ToolCalls) {
+    this.#state = new Map(before?.#state)
+  }
 
   /** Notes a call or its result; throws when it does not fit. Returns how to take the note back. */
   note({ type, callId }: EntryDraft): () => void {
     if (callId === undefined || (type !== ENTRY.toolCall && type !== ENTRY.toolResult)) return () => {}
     const before = this.#state.get(callId)
     if (type === ENTRY.toolCall && before !== undefined) {
-      throw new InvalidInputError('INVALID_ENTRY', `Tool call "${callId}" was already opened in this turn: use a new id.`)
+      throw new InvalidInputError(
+        'INVALID_ENTRY',
+        `Tool call "${callId}" was already opened in this turn: use a new id.`,
+      )
     }
     if (type === ENTRY.toolResult && before !== 'open') {
       const what = before === 'closed' ? 'already has its result' : 'was not opened in this turn'
-      throw new InvalidInputError('INVALID_ENTRY', `Tool call "${callId}" ${what}: append one tool_call, then one result.`)
+      throw new InvalidInputError(
+        'INVALID_ENTRY',
+        `Tool call "${callId}" ${what}: append one tool_call, then one result.`,
+      )
     }
     this.#state.set(callId, type === ENTRY.toolCall ? 'open' : 'closed')
     return () => {

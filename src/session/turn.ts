@@ -5,70 +5,24 @@
  */
 import { type AbortReason, TurnAbortedError } from '../base/errors.ts'
 import { checkKey } from '../base/ids.ts'
-import { Lane } from '../base/lane.ts'
 import { type Json, parse, serialise } from '../base/payload.ts'
 import { Alarm, now } from '../base/timing.ts'
 import { patiently } from '../mysql/patience.ts'
 import { readLatest, readSteps } from '../mysql/transcript.ts'
 import { visible } from '../protocol/history.ts'
 import { ENTRY, type EntryDraft, type MessageSource, type TurnName } from '../protocol/session-row.ts'
-import { append, type StartedTurn } from '../protocol/turn-rules.ts'
+import type { StartedTurn } from '../protocol/turn-rules.ts'
 import { type Entry, type EntryInput, toDraft, toDrafts, toEntry } from './entry.ts'
+import type { Handler, Turn, TurnMessage } from './handler.ts'
 import type { Stores } from './stores.ts'
-import { ToolCalls } from './tool-calls.ts'
-
-/** What a handler is given. Every write is refused once the turn is over, with the reason of `signal`. */
-export interface Turn {
-  readonly sessionId: string
-  readonly message: TurnMessage
-  /** Fires when the turn must end; `signal.reason` is a {@link TurnAbortedError}. Return or throw soon after. */
-  readonly signal: AbortSignal
-  /** Rises with every owner of the session: pass it to systems that can refuse an older one. */
-  readonly epoch: number
-  /** 1 for the first start of this message, 2 after a failure, a crash or a hand-over, … */
-  readonly attempt: number
-  /**
-   * The newest entries that a model may see, oldest first: nothing half-said of earlier attempts, no open tool call
-   * but this turn's own. `limit` counts transcript lines; default 1,000, at most 10,000.
-   */
-  history(options?: { limit?: number }): Promise<Entry[]>
-  /** Writes an entry; when it resolves (with its number) the entry is committed. Waits out a database outage. */
-  append(entry: EntryInput): Promise<number>
-  /**
-   * Runs `fn` once per message and stores its result, a JSON value: after a retry or a takeover the stored result is
-   * returned and `fn` does not run again. `key` names the step within the message.
-   */
-  step<T>(key: string, fn: () => Promise<T> | T): Promise<T>
-  /** Sends a piece of the reply to whoever is watching. Not stored; never fails. */
-  emit(delta: unknown): void
-}
-
-export interface TurnMessage {
-  readonly seq: number
-  readonly id: string
-  readonly kind: string
-  readonly source: MessageSource
-  readonly payload: Json
-  readonly createdAt: string
-  readonly traceparent: string | null
-}
-
-/** What a handler may return: entries that are written together with the turn's end; a string is a `reply`. */
-export type HandlerResult = string | EntryInput | readonly EntryInput[] | void
-
-export type Handler = (turn: Turn) => Promise<HandlerResult> | HandlerResult
+import { TurnWriter } from './turn-writer.ts'
 
 export type TurnEnd =
-  | { readonly as: 'returned'; readonly entries: EntryDraft[] }
+  /** `openCalls`: those that its entries leave open. */
+  | { readonly as: 'returned'; readonly entries: EntryDraft[]; readonly openCalls: readonly string[] }
   | { readonly as: 'threw'; readonly error: unknown }
   /** The signal fired. `settled`: the handler is over; otherwise it is still running somewhere in this process. */
   | { readonly as: 'aborted'; readonly reason: AbortReason; readonly settled: boolean }
-
-interface Append {
-  readonly entry: EntryDraft
-  readonly resolve: (entrySeq: number) => void
-  readonly reject: (error: unknown) => void
-}
 
 /** How long a handler may take to react to a hand-over; a deploy waits for it. */
 const HANDOVER_SETTLE_MS = 250
@@ -94,13 +48,9 @@ export class TurnRun {
   readonly #stores: Stores
   readonly #message: TurnMessage
   readonly #controller = new AbortController()
-  readonly #calls = new ToolCalls()
-  readonly #appends: Lane<Append>
+  readonly #writer: TurnWriter
   readonly #steps = new Map<string, Promise<unknown>>()
   #stored: Promise<Map<string, string>> | undefined
-  #entrySeq: number
-  #unwritten = 0
-  #idle: (() => void)[] = []
   #emitted = 0
   #progressAt = now()
   #ended = false
@@ -112,23 +62,31 @@ export class TurnRun {
     this.name = started.turn
     this.epoch = started.epoch
     this.suspect = started.suspect
-    this.#entrySeq = started.entrySeq
     this.#message = { seq, id, kind, source, payload: parse(payload), createdAt, traceparent }
-    this.#appends = new Lane({
-      run: (appends) => this.#commit(appends),
-      maxItems: 500,
-      maxWeight: 2 ** 21,
-      weigh: ({ entry }) => entry.payload.length,
+    this.#writer = new TurnWriter({
+      ledger: stores.ledger,
+      sessionId,
+      name: started.turn,
+      entrySeq: started.entrySeq,
+      onLost: () => {
+        this.abort('lost')
+        return this.#overError()
+      },
     })
+  }
+
+  /** What log lines say of it. */
+  get about() {
+    return { session: this.sessionId, seq: this.name.seq, epoch: this.epoch, attempt: this.name.starts }
   }
 
   get kind(): string {
     return this.#message.kind
   }
 
-  /** Calls the handler left open so far; exact once {@link settleWrites} has resolved. */
+  /** Calls the handler left open; exact once {@link settleWrites} has resolved. */
   get openCalls(): string[] {
-    return this.#calls.open
+    return this.#writer.openCalls
   }
 
   /** The handler is over, or given up; what is left is to commit the end. */
@@ -143,11 +101,12 @@ export class TurnRun {
 
   /** Fires the signal, once; later reasons are ignored. */
   abort(reason: AbortReason): void {
-    if (!this.#controller.signal.aborted) this.#controller.abort(new TurnAbortedError(reason, MESSAGES[reason]))
+    if (!this.#controller.signal.aborted)
+      this.#controller.abort(new TurnAbortedError(reason, MESSAGES[reason]))
   }
 
   /** Runs the handler to its end, or to the end of the patience with it. */
-  async run(handler: Handler): Promise<TurnEnd> {
+  async run(handler: Handler | undefined): Promise<TurnEnd> {
     const { tunables } = this.#stores
     const { signal } = this.#controller
     const [watchdog, turnDeadline, patience] = [new Alarm(), new Alarm(), new Alarm()]
@@ -173,11 +132,13 @@ export class TurnRun {
     return { as: 'aborted', reason: reason ?? 'lost', settled: end !== undefined }
   }
 
-  async #settle(handler: Handler): Promise<TurnEnd> {
+  async #settle(handler: Handler | undefined): Promise<TurnEnd> {
     try {
       // A Stop that arrived between the start's commit and here has already fired the signal.
       this.#controller.signal.throwIfAborted()
-      return { as: 'returned', entries: this.#final(await handler(this.#facade())) }
+      if (!handler) throw new Error(`no handler for messages of kind ${this.kind}`)
+      const entries = toDrafts(await handler(this.#facade()), this.#limits())
+      return { as: 'returned', entries, openCalls: this.#writer.openAfter(entries) }
     } catch (error) {
       return { as: 'threw', error }
     }
@@ -190,13 +151,17 @@ export class TurnRun {
   }
 
   #assertLive(): void {
-    this.#controller.signal.throwIfAborted()
-    if (this.#ended) throw new TurnAbortedError('ended', MESSAGES.ended)
+    if (this.#controller.signal.aborted || this.#ended) throw this.#overError()
+  }
+
+  #overError(): TurnAbortedError {
+    const { reason } = this.#controller.signal
+    return reason instanceof TurnAbortedError ? reason : new TurnAbortedError('ended', MESSAGES.ended)
   }
 
   /** Resolves when no append of this turn is under way any more. */
   settleWrites(): Promise<void> {
-    return this.#unwritten === 0 ? Promise.resolve() : new Promise((resolve) => this.#idle.push(resolve))
+    return this.#writer.settled()
   }
 
   #facade(): Turn {
@@ -206,9 +171,9 @@ export class TurnRun {
       signal: this.#controller.signal,
       epoch: this.epoch,
       attempt: this.name.starts,
-      history: (options) => this.#history(options?.limit ?? 1000),
-      append: async (entry) => this.#append(toDraft(entry, this.#limits())),
-      step: (key, fn) => this.#step(checkKey('Step key', key), fn),
+      history: (options) => mayFloat(this.#history(options?.limit ?? 1000)),
+      append: (entry) => mayFloat(this.#append(entry)),
+      step: (key, fn) => mayFloat(this.#step(key, fn)),
       emit: (delta) => this.#emit(delta),
     })
   }
@@ -222,53 +187,18 @@ export class TurnRun {
     return visible(rows.map(toEntry))
   }
 
-  #append(entry: EntryDraft): Promise<number> {
-    this.#assertLive()
-    this.#progressAt = now()
-    const takeBack = this.#calls.note(entry)
-    this.#unwritten += 1
-    return new Promise<number>((resolve, reject) => {
-      const over = () => {
-        this.#unwritten -= 1
-        if (this.#unwritten === 0) for (const wake of this.#idle.splice(0)) wake()
-      }
-      this.#appends.push({
-        entry,
-        resolve: (entrySeq) => {
-          over()
-          resolve(entrySeq)
-        },
-        reject: (error) => {
-          takeBack()
-          over()
-          reject(error instanceof Error ? error : new Error(String(error)))
-        },
-      })
-    })
+  async #append(entry: EntryInput): Promise<number> {
+    return this.#write(toDraft(entry, this.#limits()))
   }
 
-  async #commit(appends: Append[]): Promise<void> {
-    const entries = appends.map(({ entry }) => entry)
-    const expected = this.#entrySeq
-    try {
-      const result = await this.#stores.ledger.commit(
-        this.sessionId,
-        (draft) => append(draft, this.name, entries, expected),
-        { bytes: entries.reduce((bytes, { payload }) => bytes + payload.length, 0) },
-      )
-      if (result?.outcome !== 'appended') {
-        this.abort('lost')
-        for (const { reject } of appends) reject(this.#controller.signal.reason)
-        return
-      }
-      this.#entrySeq = result.entrySeq
-      appends.forEach(({ resolve }, index) => resolve(expected + index + 1))
-    } catch (error) {
-      for (const { reject } of appends) reject(error)
-    }
+  #write(entry: EntryDraft): Promise<number> {
+    this.#assertLive()
+    this.#progressAt = now()
+    return this.#writer.append(entry)
   }
 
   async #step<T>(key: string, fn: () => Promise<T> | T): Promise<T> {
+    checkKey('Step key', key)
     const running = this.#steps.get(key)
     if (running) return running as Promise<T>
     const step = this.#runStep(key, fn)
@@ -286,7 +216,11 @@ export class TurnRun {
     }
     this.#progressAt = now()
     const result = serialise((await fn()) ?? null, { ...this.#limits(), what: `Result of step "${key}"` })
-    await this.#append({ type: ENTRY.step, stepKey: key, payload: `{"key":${JSON.stringify(key)},"result":${result}}` })
+    await this.#write({
+      type: ENTRY.step,
+      stepKey: key,
+      payload: `{"key":${JSON.stringify(key)},"result":${result}}`,
+    })
     // Through JSON on the first run too, so that a replayed step hands back the very same kind of value.
     return parse(result) as T
   }
@@ -312,15 +246,17 @@ export class TurnRun {
       .catch((error: unknown) => this.#stores.telemetry.emit('redis.trouble', { error }))
   }
 
-  /** Entries that go with the turn's end are checked like appended ones. */
-  #final(returned: unknown): EntryDraft[] {
-    const entries = toDrafts(returned, this.#limits())
-    for (const entry of entries) this.#calls.note(entry)
-    return entries
-  }
-
   #limits() {
     const { entryMaxBytes, payloadMaxDepth } = this.#stores.tunables
     return { maxBytes: entryMaxBytes, maxDepth: payloadMaxDepth }
   }
+}
+
+/**
+ * A handler that does not wait for a write gets no error of it, and a Stop would make that an unhandled rejection: one
+ * forgotten `await` must not end a process with a hundred turns.
+ */
+function mayFloat<T>(work: Promise<T>): Promise<T> {
+  work.catch(() => undefined)
+  return work
 }

@@ -2,14 +2,13 @@
  * A worker process: everything that serves sessions here, started and stopped in the right order. Only wires.
  */
 import { ButlerError, InvalidInputError, UnavailableError } from '../base/errors.ts'
-import { checkKind, newProcessId, processOf } from '../base/ids.ts'
+import { checkKind, newProcessId } from '../base/ids.ts'
 import type { Telemetry } from '../base/telemetry.ts'
-import { sleep, Ticker, withDeadline } from '../base/timing.ts'
+import { sleep, withDeadline } from '../base/timing.ts'
 import { pendingMigrations } from '../mysql/migrate.ts'
-import { members, pickMember } from '../redis/fleet.ts'
-import { tokenOf } from '../redis/lock.ts'
 import { Listener } from '../redis/wake.ts'
 import { Contests } from './contests.ts'
+import { Dispatcher } from './dispatcher.ts'
 import { Notifier } from './notifier.ts'
 import { Presence } from './presence.ts'
 import { Reconciler } from './reconciler.ts'
@@ -18,7 +17,7 @@ import { Renewer } from './renewer.ts'
 import { RollCall } from './roll-call.ts'
 import { type Connections, openStores, type Stores } from './stores.ts'
 import { Sweeper } from './sweeper.ts'
-import type { Handler } from './turn.ts'
+import type { Handler } from './handler.ts'
 
 export interface WorkerOptions extends Connections {
   /** Runs messages of every kind that `handlers` does not name. */
@@ -62,7 +61,7 @@ export class Worker {
   readonly #sweeper: Sweeper
   readonly #presence: Presence
   readonly #listener: Listener
-  readonly #givingAway: Ticker
+  readonly #dispatcher: Dispatcher
   #end: (how: WorkerEnd) => void = () => {}
   #detached = 0
   #state: 'new' | 'running' | 'draining' | 'stopped' = 'new'
@@ -87,9 +86,9 @@ export class Worker {
       notifier: this.#notifier,
       isDead,
       handlerFor: (kind) => this.#handlers.get(kind) ?? this.#handler,
-      onHeld: (sessionId, lockValue) => void this.#passOn(sessionId, lockValue),
+      onHeld: (sessionId, lockValue) => void this.#dispatcher.passOn(sessionId, lockValue),
       onContested: (sessionId, running) => this.#contests.add(sessionId, running),
-      onUnrunnable: (sessionId, seq, kind) => void this.#findCapable(sessionId, seq, kind),
+      onUnrunnable: (sessionId, seq, kind) => void this.#dispatcher.findCapable(sessionId, seq, kind),
       onDetached: (handlerDone) => this.#countDetached(handlerDone),
       verify: async (sessionId) => {
         const butler = this.#registry.get(sessionId)
@@ -108,12 +107,18 @@ export class Worker {
       hearingSince,
       onVerdict: (sessionId, judged) => this.#registry.wake(sessionId, judged),
     })
-    this.#rollCall = new RollCall({ stores, processId, hearingSince, onWork: (ids) => void this.#share(ids) })
+    this.#rollCall = new RollCall({
+      stores,
+      processId,
+      hearingSince,
+      onWork: (ids) => void this.#dispatcher.share(ids),
+    })
     this.#sweeper = new Sweeper({
       stores,
       processId,
       onSuspect: (id, sessionId, lockValue) => this.#rollCall.suspect(id, sessionId, lockValue),
       onUnrunnable: (session, kind) => telemetry.emit('message.unrunnable', { session, kind }),
+      onWork: (ids) => ids.forEach((id) => this.#registry.wake(id)),
     })
     this.#presence = new Presence({
       stores,
@@ -140,11 +145,12 @@ export class Worker {
       },
       onTrouble: (error) => telemetry.emit('redis.trouble', { error }),
     })
-    this.#givingAway = new Ticker({
-      tick: () => this.#giveAway(),
-      intervalMs: tunables.giveAwayMs / 2,
-      jitter: 0.5,
-      onError: (error) => telemetry.emit('redis.trouble', { error }),
+    this.#dispatcher = new Dispatcher({
+      stores,
+      processId,
+      notifier: this.#notifier,
+      registry: this.#registry,
+      onDeaf: (id, sessionId, lockValue) => this.#rollCall.suspect(id, sessionId, lockValue),
     })
   }
 
@@ -164,7 +170,8 @@ export class Worker {
 
   /**
    * Takes no further turns, lets running ones finish within the grace, hands the rest over to other processes.
-   * Resolves when nothing runs here any more; `stop()` then closes the connections. Never rejects.
+   * Resolves when nothing runs here any more; `stop()` then closes the connections. Never rejects. A worker that is
+   * drained before its start never starts.
    */
   drain(options: DrainOptions = {}): Promise<void> {
     this.#drained ??= this.#drain(options.graceMs ?? this.#stores.tunables.drainGraceMs)
@@ -193,7 +200,7 @@ export class Worker {
       this.#sweeper,
       this.#rollCall,
       this.#contests,
-      this.#givingAway,
+      this.#dispatcher,
       this.#registry,
       this.#reconciler,
       this.#renewer,
@@ -216,29 +223,38 @@ export class Worker {
   }
 
   async #drain(graceMs: number): Promise<void> {
+    // One that never ran has nothing to let go of; it must not begin either.
+    if (this.#state === 'new') this.#state = 'stopped'
     if (this.#state !== 'running') return
     this.#state = 'draining'
     const { telemetry } = this.#stores
     telemetry.emit('worker.draining', { process: this.processId, running: this.#registry.running })
     this.#presence.soon()
     // These give work to whoever has a free slot, which from now on is somebody else.
-    await Promise.all([this.#sweeper.stop(), this.#contests.stop(), this.#givingAway.stop(), this.#rollCall.stop()])
+    await Promise.all([
+      this.#sweeper.stop(),
+      this.#contests.stop(),
+      this.#dispatcher.stop(),
+      this.#rollCall.stop(),
+    ])
     const left = await this.#registry.startDraining()
     await this.#notifier.wakeSomebody(left)
     const settled = this.#registry.settled()
     const grace = new AbortController()
     await Promise.race([settled, sleep(graceMs, grace.signal)])
     grace.abort()
-    for (const butler of [...this.#registry.withTurn()]) butler.turn?.abort('handover')
+    this.#registry.handOver()
     // With a store away a hand-over may not get through; the sweep of the others finds the rows then.
-    await withDeadline(settled, HAND_OVER_MS, () => new Error('Some sessions could not be handed over in time.')).catch(
-      (error: unknown) => telemetry.emit('background.error', { where: 'drain', error }),
-    )
+    await withDeadline(
+      settled,
+      HAND_OVER_MS,
+      () => new Error('Some sessions could not be handed over in time.'),
+    ).catch((error: unknown) => telemetry.emit('background.error', { where: 'drain', error }))
   }
 
   async #stop(options: DrainOptions): Promise<void> {
     await this.drain(options)
-    const wasRunning = this.#state !== 'new'
+    const wasRunning = this.#state === 'draining'
     this.#state = 'stopped'
     await this.#listener.stop()
     if (wasRunning) await Promise.all(this.#parts().map((part) => part.stop()))
@@ -263,79 +279,14 @@ export class Worker {
     } else this.#reconciler.soon()
   }
 
-  /** The session's lock is another process's: tell that one, and look closer when it does not hear. */
-  async #passOn(sessionId: string, lockValue: string): Promise<void> {
-    const { publisher, telemetry } = this.#stores
-    const owner = processOf(tokenOf(lockValue))
-    try {
-      const heard = await publisher.wakeProcess(owner, [sessionId])
-      if (heard === 0) this.#rollCall.suspect(owner, sessionId, lockValue)
-    } catch (error) {
-      telemetry.emit('redis.trouble', { error, session: sessionId })
-    }
-  }
-
-  async #findCapable(session: string, seq: number, kind: string): Promise<void> {
-    const { redis, keys, publisher, telemetry } = this.#stores
-    try {
-      const able = await pickMember(redis.commands, keys, { kinds: [kind], not: this.processId })
-      if (able !== null) await publisher.wakeProcess(able, [session])
-      else telemetry.emit('message.unrunnable', { session, seq, kind })
-    } catch (error) {
-      telemetry.emit('redis.trouble', { error, session })
-    }
-  }
-
-  /** Sessions of a dead process: ours as far as we have slots, the others' after that. */
-  async #share(sessionIds: readonly string[]): Promise<void> {
-    const here = this.#state === 'running' ? Math.ceil(this.#registry.free / 2) : 0
-    for (const id of sessionIds.slice(0, here)) this.#registry.wake(id)
-    const rest = sessionIds.slice(here)
-    if (rest.length > 0) await this.#dealOut(rest)
-  }
-
-  /** Sessions that waited here for too long go to processes with a free slot, if there are any. */
-  async #giveAway(): Promise<void> {
-    if (this.#registry.waiting === 0) return
-    const { telemetry, tunables } = this.#stores
-    const free = await this.#freeElsewhere()
-    const most = free.reduce((sum, [, slots]) => sum + slots, 0)
-    if (most === 0) {
-      telemetry.emit('worker.overloaded', { process: this.processId, waiting: this.#registry.waiting })
-      return
-    }
-    const ids = await this.#registry.giveAway(tunables.giveAwayMs, most)
-    for (const session of ids) telemetry.emit('session.givenAway', { session })
-    await this.#dealOut(ids, free)
-  }
-
-  async #dealOut(ids: readonly string[], free?: readonly (readonly [string, number])[]): Promise<void> {
-    const { publisher, telemetry } = this.#stores
-    let rest = [...ids]
-    try {
-      for (const [processId, slots] of free ?? (await this.#freeElsewhere())) {
-        if (rest.length === 0) return
-        await publisher.wakeProcess(processId, rest.splice(0, slots))
-      }
-      if (rest.length > 0) await this.#notifier.wakeSomebody(rest)
-    } catch (error) {
-      telemetry.emit('redis.trouble', { error })
-    }
-  }
-
-  async #freeElsewhere(): Promise<(readonly [string, number])[]> {
-    const { redis, keys } = this.#stores
-    return [...(await members(redis.commands, keys))].flatMap(([id, value]) =>
-      value && id !== this.processId && !value.draining && value.free > 0 ? [[id, value.free] as const] : [],
-    )
-  }
-
   #countDetached(handlerDone: Promise<void>): number {
     this.#detached += 1
     void handlerDone.then(() => (this.#detached -= 1))
     const detached = this.#detached
     if (detached < this.#stores.tunables.maxDetached || this.#state !== 'running') return detached
-    const error = new Error(`${this.#detached} handlers ignored their signal and still run: this worker gives up.`)
+    const error = new Error(
+      `${this.#detached} handlers ignored their signal and still run: this worker gives up.`,
+    )
     this.#stores.telemetry.emit('background.error', { where: 'worker', error })
     this.#end('overloaded')
     void this.stop()
@@ -343,11 +294,17 @@ export class Worker {
   }
 }
 
-function checkHandlers(handler: unknown, handlers: Readonly<Record<string, Handler>> = {}): Map<string, Handler> {
+function checkHandlers(
+  handler: unknown,
+  handlers: Readonly<Record<string, Handler>> = {},
+): Map<string, Handler> {
   const byKind = new Map(Object.entries(handlers).map(([kind, fn]) => [checkKind('Message kind', kind), fn]))
   for (const fn of [handler, ...byKind.values()]) {
     if (fn !== undefined && typeof fn !== 'function') {
-      throw new InvalidInputError('INVALID_OPTIONS', 'handler and handlers take functions: async (turn) => { … }.')
+      throw new InvalidInputError(
+        'INVALID_OPTIONS',
+        'handler and handlers take functions: async (turn) => { … }.',
+      )
     }
   }
   if (handler === undefined && byKind.size === 0) {

@@ -1,24 +1,31 @@
-// A worker process is killed in the middle of a turn.
+// A worker process is killed in the middle of a turn; a worker that came later takes over.
 import { afterEach, expect, test } from 'vitest'
-import { beginStory, endStories } from '../support/story.ts'
+import type { Script } from '../support/probe-handler.ts'
+import { beginStory, endStories, type Story } from '../support/story.ts'
 
 afterEach(endStories)
 
+/** One message of `script`, at its closed gate or open call in a process of its own. */
+async function underWay(script: Script): Promise<Story> {
+  const story = await beginStory({ workers: 1 })
+  await story.send('chat', script)
+  await story.fleet.waitFor((lines) => lines.find(({ what }) => what === 'waiting'))
+  return story
+}
+
+const victim = (story: Story) => story.fleet.workers[0]!
+
 test('I8 · a message whose worker is killed mid-turn runs again elsewhere, without its finished steps', async () => {
-  const story = await beginStory({ workers: 2 })
+  const story = await underWay({ do: 'steps', count: 4, holdAt: 2, gate: 'go' })
   const { fleet } = story
-  await story.send('chat', { do: 'steps', count: 4, holdAt: 2, gate: 'go' })
+  const { processId } = await story.local()
   await story.send('chat', { do: 'echo' })
-  const first = await fleet.waitFor((lines) =>
-    lines.find(({ what, step }) => what === 'effect' && step === 'step-1'),
-  )
-  await fleet.byProcess(first.process).kill()
-  const again = await fleet.saw('start', 'chat', 1, 2)
-  expect(again.process).not.toBe(first.process)
+  await victim(story).kill()
+  expect(await fleet.saw('start', 'chat', 1, 2)).toMatchObject({ process: processId })
   await fleet.open('go')
   await story.settled()
   expect(await story.outcomes('chat')).toEqual(['1 lost', '1 completed', '2 completed'])
-  const effects = fleet.history().filter(({ what, session }) => what === 'effect' && session === 'chat')
+  const effects = fleet.history().filter(({ what }) => what === 'effect')
   expect(effects.map(({ step, attempt }) => `${step} ${attempt}`)).toEqual([
     'step-0 1',
     'step-1 1',
@@ -29,13 +36,13 @@ test('I8 · a message whose worker is killed mid-turn runs again elsewhere, with
 })
 
 test('I4 · a tool call that a killed worker left open gets one interrupted result before the next attempt', async () => {
-  const story = await beginStory({ workers: 2, mayCrash: true })
-  await story.send('chat', { do: 'tool', crash: 'between' })
+  const story = await underWay({ do: 'tool', gate: 'go' })
+  await victim(story).kill()
+  await story.fleet.open('go')
+  await story.local()
   await story.settled()
-  const types = (await story.transcript('chat')).map(({ type, callId }) =>
-    callId ? `${type} ${callId}` : type,
-  )
-  expect(types).toEqual([
+  const entries = await story.transcript('chat')
+  expect(entries.map(({ type, callId }) => (callId ? `${type} ${callId}` : type))).toEqual([
     'turn_started',
     'message',
     'tool_call call-1',
@@ -47,6 +54,17 @@ test('I4 · a tool call that a killed worker left open gets one interrupted resu
     'reply',
     'turn_ended',
   ])
-  expect((await story.transcript('chat'))[3]?.payload).toEqual({ interrupted: true })
+  expect(entries[3]?.payload).toEqual({ interrupted: true })
+  await story.end()
+})
+
+test('I5 · a message that is stopped while its dead owner is being replaced does not start again', async () => {
+  const story = await underWay({ do: 'gate', name: 'go' })
+  await victim(story).kill()
+  expect(await story.stop('chat')).toEqual({ through: 1, running: 1 })
+  await story.send('chat', { do: 'echo' })
+  await story.local()
+  await story.settled()
+  expect(await story.outcomes('chat')).toEqual(['1 lost', '1 stopped', '2 completed'])
   await story.end()
 })

@@ -17,7 +17,7 @@ import { inject } from 'vitest'
 import type { TunablesInput } from '../../src/index.ts'
 import { until, type Patience } from './eventually.ts'
 import { readHistory, type Line } from './history.ts'
-import type { ProbeOptions } from './probe-worker.ts'
+import type { ProbeOptions } from './probe.ts'
 
 export interface FleetOptions {
   /** How many are started before `startFleet` resolves. */

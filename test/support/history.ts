@@ -1,11 +1,12 @@
 // The history file of a story: one JSON line per thing a handler or a worker process did, appended and synced at once,
 // outside of the system under test, so that it survives whatever is killed. All processes of a story share one file.
-import { closeSync, constants, openSync, readFileSync, writeSync } from 'node:fs'
+import { appendFileSync, readFileSync } from 'node:fs'
 
 export interface Line {
   /**
    * Of handlers: `start`, `effect` (a step really ran), `wrote` and `refused` (a write by a handler that ignores its
-   * signal), `signal` (its signal fired; `reason`), `end` (returned), `abort` (threw because of its signal), `threw`.
+   * signal), `waiting` (at a closed gate; `name`), `called` (a tool call is open), `signal` (its signal fired; `reason`),
+   * `end` (returned), `abort` (threw because of its signal), `threw`.
    * Of processes: `ready`, `leaving`, `left`, `event` (telemetry; `name`, `fields`).
    */
   readonly what: string
@@ -28,16 +29,11 @@ export type Note = Omit<Line, 'pid' | 'process' | 'ns'>
 
 export const monotonicNs = (): number => Number(process.hrtime.bigint())
 
-/** Appends to `file` for one process. */
+/** Appends to `file` for one process; each line is on the disk when the call returns. */
 export function scribe(file: string, processId: string): (note: Note) => void {
-  const descriptor = openSync(
-    file,
-    constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY | constants.O_SYNC,
-  )
-  process.once('exit', () => closeSync(descriptor))
   return (note) => {
     const line: Line = { ...note, pid: process.pid, process: processId, ns: monotonicNs() }
-    writeSync(descriptor, `${JSON.stringify(line)}\n`)
+    appendFileSync(file, `${JSON.stringify(line)}\n`, { flag: 'as' })
   }
 }
 

@@ -1,5 +1,5 @@
 // The handler of every story. What it does is told by the message's payload; what it did is in the history file. Used by
-// probe-worker.ts in processes of their own and by stories whose workers live in the test's process.
+// probe.ts, in processes of their own (fleet.ts) and in the test's process (`story.local()`).
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -21,8 +21,8 @@ export type Script =
   | { do: 'hang' }
   /** Ignores its signal for `ms` (or until the gate opens) and goes on writing. */
   | { do: 'deaf'; ms: number; gate?: string }
-  /** Blocks the event loop. */
-  | { do: 'block'; ms: number }
+  /** Blocks the event loop until the gate opens. */
+  | { do: 'block'; gate: string }
   /** Opens a tool call, waits for the gate (if any), closes the call. `crash`: dies in between, on attempt 1. */
   | { do: 'tool'; crash?: 'between'; gate?: string }
   /** Waits until the gate is open (a file of that name in the story's folder) or its signal fires. */
@@ -36,18 +36,19 @@ interface Surroundings {
 
 export function probeHandler({ folder, note: write }: Surroundings): Handler {
   const opened = (name: string | undefined) => name === undefined || existsSync(join(folder, name))
-  const gate = async (name: string | undefined, signal?: AbortSignal) => {
-    while (!opened(name)) {
-      signal?.throwIfAborted()
-      await sleep(10)
-    }
-  }
   return async (turn) => {
     const { sessionId: session, attempt, epoch, signal } = turn
     const { seq } = turn.message
     const note = (what: string, more: Partial<Note> = {}) =>
       write({ what, session, seq, attempt, epoch, ...more })
     note('start')
+    const gate = async (name: string | undefined, until?: AbortSignal) => {
+      if (name !== undefined && !opened(name)) note('waiting', { name })
+      while (!opened(name)) {
+        until?.throwIfAborted()
+        await sleep(10)
+      }
+    }
     const fired = () => note('signal', { reason: (signal.reason as { reason: string }).reason })
     if (signal.aborted) fired()
     else signal.addEventListener('abort', fired, { once: true })
@@ -103,7 +104,7 @@ async function play(turn: Turn, script: Script, { note, gate, opened }: Stage): 
     case 'deaf':
       return await ignoreSignal(turn, script, { note, gate, opened })
     case 'block':
-      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, script.ms)
+      while (!opened(script.gate)) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 20)
       return reply
     case 'tool':
       await turn.append({ type: 'tool_call', callId: `call-${attempt}`, payload: { tool: 'probe' } })

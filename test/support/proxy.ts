@@ -8,7 +8,6 @@
 //   const swallowed = proxy.swallow('commit')   the next such request is executed, its answer is not, then the line is cut
 //   proxy.cutAfter(3)                       cuts a connection after so many further chunks from the server
 //   const gate = proxy.gate('evalsha')      holds the next such request: await gate.seen … gate.release()
-//   const lost = proxy.drop('publish')      such requests never reach the server, until lost.end() (the connection stays)
 //   await proxy.close()
 //
 // Requests are matched as text, case-insensitively, per chunk as the client sent it. `{ subscribersOnly: true }` limits
@@ -40,14 +39,12 @@ export interface Proxy {
   swallow(request: string): Promise<void>
   cutAfter(answers: number): void
   gate(request: string): Gate
-  drop(request: string): { readonly dropped: () => number; end(): void }
   close(): Promise<void>
 }
 
 interface Hook {
   readonly text: string
-  readonly act: (line: Line) => 'pass' | 'drop' | Promise<void>
-  readonly once: boolean
+  readonly act: (line: Line) => 'pass' | Promise<void>
 }
 
 /** One proxied connection. */
@@ -62,18 +59,13 @@ class Line {
   answersLeft = Infinity
   readonly #toFar: ((chunk: Buffer) => void) & { settled: () => Promise<void> }
 
-  constructor(
-    near: Socket,
-    far: Socket,
-    onRequest: (line: Line, text: string) => 'pass' | 'drop' | Promise<void>,
-  ) {
+  constructor(near: Socket, far: Socket, onRequest: (line: Line, text: string) => 'pass' | Promise<void>) {
     this.near = near
     this.far = far
     this.#toFar = inOrder(async (chunk) => {
       const text = chunk.toString('latin1').toLowerCase()
       if (text.includes('subscribe')) this.subscriber = true
       const outcome = onRequest(this, text)
-      if (outcome === 'drop') return
       await this.#wait()
       if (outcome !== 'pass') await outcome
       if (!this.silent && far.writable) far.write(chunk)
@@ -121,7 +113,7 @@ export async function startProxy(target: string | number): Promise<Proxy> {
   const onRequest = (line: Line, text: string) => {
     for (const hook of hooks) {
       if (!text.includes(hook.text)) continue
-      if (hook.once) hooks.delete(hook)
+      hooks.delete(hook)
       return hook.act(line)
     }
     return 'pass'
@@ -147,8 +139,7 @@ export async function startProxy(target: string | number): Promise<Proxy> {
   url.hostname = '127.0.0.1'
   const chosen = ({ subscribersOnly = false }: Only = {}) =>
     [...lines].filter((line) => line.subscriber || !subscribersOnly)
-  const hookOnce = (request: string, act: Hook['act']) =>
-    hooks.add({ text: request.toLowerCase(), act, once: true })
+  const hookOnce = (request: string, act: Hook['act']) => hooks.add({ text: request.toLowerCase(), act })
   return {
     url: url.href,
     port,
@@ -174,16 +165,6 @@ export async function startProxy(target: string | number): Promise<Proxy> {
       ),
     cutAfter: (answers) => chosen().forEach((line) => (line.answersLeft = answers)),
     gate: (request) => gateOf((act) => hookOnce(request, act)),
-    drop: (request) => {
-      let dropped = 0
-      const act = () => {
-        dropped += 1
-        return 'drop' as const
-      }
-      const hook: Hook = { text: request.toLowerCase(), act, once: false }
-      hooks.add(hook)
-      return { dropped: () => dropped, end: () => void hooks.delete(hook) }
-    },
     close: async () => {
       for (const line of lines) line.cut()
       await new Promise<void>((resolve) => server.close(() => resolve()))

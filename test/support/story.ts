@@ -16,6 +16,7 @@ import {
   createClient,
   type Entry,
   type SendOptions,
+  type Worker,
   type TunablesInput,
 } from '../../src/index.ts'
 import type { Server } from '../../src/cli/servers.ts'
@@ -23,9 +24,10 @@ import { connectMysql } from '../../src/mysql/connect.ts'
 import { migrateUp } from '../../src/mysql/migrate.ts'
 import { type AcceptedNote, type Evidence, expectClean, type StopNote } from './checker.ts'
 import { eventually, type Patience } from './eventually.ts'
-import { type Fleet, startFleet } from './fleet.ts'
+import { type Fleet, type Overrides, startFleet } from './fleet.ts'
 import { monotonicNs } from './history.ts'
 import type { Script } from './probe-handler.ts'
+import { startProbe } from './probe.ts'
 import { freshDatabase, freshPrefix, ownMysql, ownRedis, services } from './services.ts'
 
 /** Ten times faster than in production; everything else follows from it. */
@@ -37,7 +39,8 @@ export const FAST = {
 } as const
 
 export interface StoryOptions {
-  readonly workers: number
+  /** Worker processes; see `story.local()` for workers that need none. Default 0. */
+  readonly workers?: number
   /** Over FAST. */
   readonly tunables?: TunablesInput
   /** Servers that only this story uses, which it may kill, freeze and empty. */
@@ -62,6 +65,7 @@ export class Story {
   #redis: Redis | undefined
   #sql: Promise<Connection> | undefined
   readonly #drop: () => Promise<void>
+  readonly #locals: Worker[] = []
 
   constructor(
     parts: Pick<Story, 'fleet' | 'client' | 'redisUrl' | 'mysqlUrl' | 'prefix' | 'tunables' | 'servers'> & {
@@ -93,6 +97,21 @@ export class Story {
 
   key(session: string, what: 'lock' | 'queue' | 'processing'): string {
     return `${this.prefix}:{${session}}:${what}`
+  }
+
+  /**
+   * A worker in the test's own process, which costs no start-up: for everything but killing, freezing and blocking it.
+   * Stopped by `end()` and `close()`, if the test has not done so.
+   */
+  async local(overrides: Overrides = {}): Promise<Worker> {
+    const { redisUrl, mysqlUrl, prefix, fleet } = this
+    const tunables = { prefix, ...this.tunables, ...overrides.tunables }
+    const { worker } = await startProbe(
+      { redisUrl, mysqlUrl, folder: fleet.folder, ...overrides, tunables },
+      false,
+    )
+    this.#locals.push(worker)
+    return worker
   }
 
   /** Enqueues and notes it down. */
@@ -158,6 +177,7 @@ export class Story {
   async close(): Promise<void> {
     if (!open.delete(this)) return
     try {
+      await Promise.all(this.#locals.map((worker) => worker.stop({ graceMs: 0 })))
       await this.fleet.stop()
     } finally {
       await this.client.close()
@@ -168,8 +188,8 @@ export class Story {
   }
 }
 
-export async function beginStory(options: StoryOptions): Promise<Story> {
-  const { own = {}, workers, mayCrash = false } = options
+export async function beginStory(options: StoryOptions = {}): Promise<Story> {
+  const { own = {}, workers = 0, mayCrash = false } = options
   const servers: Story['servers'] = {}
   const [redis, mysql] = await Promise.all([
     own.redis ? ownRedis() : undefined,

@@ -22,7 +22,7 @@ export class Stage {
   }
 
   /** Resolves when so many turns have begun here. */
-  began(count = 1): Promise<void> {
+  began(count = 1): Promise<unknown> {
     return eventually(() => this.turns.length >= count, `turn ${count} begins`)
   }
 

@@ -4,12 +4,13 @@
 import { Redis } from 'ioredis'
 import { createPool, type Pool, type ResultSetHeader, type RowDataPacket } from 'mysql2/promise'
 import { CATALOGUE, type EventName } from '../../src/base/events.ts'
-import { Alarm, now, sleep } from '../../src/base/timing.ts'
+import { Alarm } from '../../src/base/timing.ts'
 import { type Client, createClient, createWorker, type Handler, type TunablesInput, type Worker } from '../../src/index.ts'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { migrateUp } from '../../src/mysql/migrate.ts'
 import { Keys } from '../../src/redis/keys.ts'
 import { type Line, lineTo } from './line.ts'
+import { until } from '../support/eventually.ts'
 import { freshDatabase, freshPrefix, services } from '../support/services.ts'
 
 export const PATIENT_LOCK = {
@@ -67,7 +68,7 @@ export interface Watched {
   readonly toMysql: Line
   saw(event: EventName): Heard[]
   /** Resolves when it has said this `times` times. */
-  says(event: EventName, times?: number): Promise<void>
+  says(event: EventName, times?: number): Promise<unknown>
 }
 
 export type World = Awaited<ReturnType<typeof openWorld>>
@@ -126,7 +127,10 @@ export async function openWorld(servers: { redisUrl?: string; mysqlUrl?: string 
       }
       const saw = (event: EventName) => heard.filter((line) => line.event === event)
       await worker.start()
-      await eventually(async () => (await redis.exists(keys.process(worker.processId))) === 1)
+      await eventually(async () => {
+        const [, hearing] = await redis.pubsub('NUMSUB', keys.processChannel(worker.processId))
+        return hearing === 1 && (await redis.exists(keys.process(worker.processId))) === 1
+      }, 'the worker is up')
       const says = (event: EventName, times = 1) =>
         eventually(() => saw(event).length >= times, `${event} ${times} times`).catch((error: unknown) => {
           throw new Error(`${String(error)}; heard ${heard.map((line) => line.event).join(' ')}`)
@@ -178,14 +182,9 @@ export async function openWorld(servers: { redisUrl?: string; mysqlUrl?: string 
   }
 }
 
-/** Asks until the answer is yes; fails after `ms` with what was wanted. */
-export async function eventually(ask: () => boolean | Promise<boolean>, what = 'it', ms = 10_000): Promise<void> {
-  const end = now() + ms
-  while (!(await ask())) {
-    if (now() > end) throw new Error(`${what}: not within ${ms} ms`)
-    await sleep(15)
-  }
-}
+/** Asks until the answer is yes; fails with what was wanted. */
+export const eventually = (ask: () => boolean | Promise<boolean>, what = 'it'): Promise<true> =>
+  until(ask, { ms: 10_000, what })
 
 /** A promise to be resolved from outside, with a time limit so that a missed signal names itself. */
 export class Latch<T = void> {

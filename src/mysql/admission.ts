@@ -1,0 +1,180 @@
+/**
+ * Admits messages within one transaction:
+ *
+ *     raise inbox_seq (upsert: creates and locks the session rows, in id order) → read the rows
+ *     → look up known keys, under the locks → decide message by message → insert → correct the rows that differ
+ *
+ * The upsert guesses that all will be accepted, which is nearly always true; the correction is for the rest.
+ * INSERT IGNORE followed by a lock would deadlock, and a key looked up before the lock would miss a committed row.
+ */
+import { type Kysely, sql } from 'kysely'
+import type { ButlerError } from '../base/errors.ts'
+import { type Accepted, admit, type Earlier, type Submission } from '../protocol/intake.ts'
+import type { Database } from './schema.ts'
+
+type Trx = Kysely<Database>
+
+interface SessionNumbers {
+  inboxSeq: number
+  doneSeq: number
+  stopSeq: number
+  runningSeq: number | null
+}
+
+/** Per submission, its place or the reason why it was refused. Any error means: roll back. */
+export async function admitAll(
+  trx: Trx,
+  submissions: readonly Submission[],
+  options: { queueMax: number; repeated: boolean; shared: boolean },
+): Promise<(Accepted | ButlerError)[]> {
+  const counts = new Map<string, number>()
+  for (const { sessionId } of submissions) counts.set(sessionId, (counts.get(sessionId) ?? 0) + 1)
+  const ids = [...counts.keys()].sort()
+  await raise(trx, ids, counts)
+  const rows = await readNumbers(trx, ids)
+  for (const [id, count] of counts) {
+    const row = rows.get(id)
+    if (row) row.inboxSeq -= count
+  }
+  const earlier = await readEarlier(trx, submissions, options)
+  const accepted: { submission: Submission; seq: number }[] = []
+  const results = submissions.map((submission) => {
+    const row = rows.get(submission.sessionId)
+    if (!row) throw new Error(`session row ${submission.sessionId} vanished under its lock`)
+    const key = keyOf(submission.sessionId, submission.key)
+    const result = admit(row, submission, earlier.get(key), options.queueMax)
+    if (!(result instanceof Error) && !earlier.has(key)) {
+      accepted.push({ submission, seq: result.seq })
+      earlier.set(key, { seq: result.seq, id: submission.id, fingerprint: submission.fingerprint })
+    }
+    return result
+  })
+  if (accepted.length > 0) await insertMessages(trx, accepted)
+  const interrupting = new Set(submissions.filter((s) => s.whenBusy === 'interrupt').map((s) => s.sessionId))
+  const admitted = new Map<string, number>()
+  for (const { submission } of accepted) {
+    admitted.set(submission.sessionId, (admitted.get(submission.sessionId) ?? 0) + 1)
+  }
+  for (const id of ids) {
+    if (interrupting.has(id) || admitted.get(id) !== counts.get(id)) await correct(trx, id, rows.get(id))
+  }
+  return results
+}
+
+async function raise(trx: Trx, ids: readonly string[], counts: ReadonlyMap<string, number>): Promise<void> {
+  await trx
+    .insertInto('butler_sessions')
+    .values(
+      ids.map((id) => ({
+        id,
+        inbox_seq: counts.get(id) ?? 0,
+        waiting_since: sql<Date>`utc_timestamp(3)`,
+        created_at: sql<Date>`utc_timestamp(3)`,
+        updated_at: sql<Date>`utc_timestamp(3)`,
+      })),
+    )
+    .onDuplicateKeyUpdate({
+      inbox_seq: sql`inbox_seq + values(inbox_seq)`,
+      waiting_since: sql`coalesce(waiting_since, values(waiting_since))`,
+      updated_at: sql`values(updated_at)`,
+    })
+    .execute()
+}
+
+async function readNumbers(trx: Trx, ids: readonly string[]): Promise<Map<string, SessionNumbers>> {
+  // A locking read: in the caller's transaction a plain one could show an old snapshot.
+  const rows = await trx
+    .selectFrom('butler_sessions')
+    .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq'])
+    .where('id', 'in', ids)
+    .orderBy('id')
+    .forUpdate()
+    .execute()
+  return new Map(
+    rows.map((row) => [
+      row.id,
+      {
+        inboxSeq: Number(row.inbox_seq),
+        doneSeq: Number(row.done_seq),
+        stopSeq: Number(row.stop_seq),
+        runningSeq: row.running_seq === null ? null : Number(row.running_seq),
+      },
+    ]),
+  )
+}
+
+/** Messages already known under the given keys. A key that nobody else can have (a fresh message id) is not looked up. */
+async function readEarlier(
+  trx: Trx,
+  submissions: readonly Submission[],
+  options: { repeated: boolean; shared: boolean },
+): Promise<Map<string, Earlier>> {
+  const keys = new Map<string, string[]>()
+  for (const { sessionId, key, id } of submissions) {
+    if (key !== id || options.repeated) keys.set(sessionId, [...(keys.get(sessionId) ?? []), key])
+  }
+  const earlier = new Map<string, Earlier>()
+  if (keys.size === 0) return earlier
+  let query = trx
+    .selectFrom('butler_messages')
+    .select(['session_id', 'idempotency_key', 'seq', 'id', 'fingerprint'])
+    // One range per session: a list of pairs makes MariaDB scan the index.
+    .where((eb) =>
+      eb.or(
+        [...keys].map(([id, list]) =>
+          eb.and([eb('session_id', '=', id), eb('idempotency_key', 'in', [...new Set(list)])]),
+        ),
+      ),
+    )
+  if (options.shared) query = query.modifyEnd(sql`lock in share mode`)
+  for (const row of await query.execute()) {
+    earlier.set(keyOf(row.session_id, row.idempotency_key), {
+      seq: Number(row.seq),
+      id: row.id,
+      fingerprint: row.fingerprint,
+    })
+  }
+  return earlier
+}
+
+const keyOf = (sessionId: string, key: string): string => `${sessionId} ${key}`
+
+async function insertMessages(
+  trx: Trx,
+  accepted: readonly { submission: Submission; seq: number }[],
+): Promise<void> {
+  await trx
+    .insertInto('butler_messages')
+    .values(
+      accepted.map(({ submission, seq }) => ({
+        session_id: submission.sessionId,
+        seq,
+        id: submission.id,
+        idempotency_key: submission.key,
+        fingerprint: submission.fingerprint,
+        kind: submission.kind,
+        source: submission.source,
+        payload: submission.payload,
+        status: null,
+        error: null,
+        traceparent: submission.traceparent,
+        retry_of: submission.retryOf,
+        created_at: sql<Date>`utc_timestamp(3)`,
+      })),
+    )
+    .execute()
+}
+
+/** Fewer were accepted than the upsert had guessed, or the tombstone moved. */
+async function correct(trx: Trx, id: string, numbers: SessionNumbers | undefined): Promise<void> {
+  if (!numbers) return
+  await trx
+    .updateTable('butler_sessions')
+    .set({
+      inbox_seq: numbers.inboxSeq,
+      stop_seq: numbers.stopSeq,
+      waiting_since: numbers.inboxSeq > numbers.doneSeq ? sql`waiting_since` : null,
+    })
+    .where('id', '=', id)
+    .execute()
+}

@@ -1,0 +1,120 @@
+/**
+ * Gives work to other processes: to the one that has the session's lock, to one that has the handler, to whoever has
+ * free slots. Everything here is a notification, so nothing of it may fail; the sweep repairs what is lost.
+ */
+import { processOf } from '../base/ids.ts'
+import { Ticker } from '../base/timing.ts'
+import { members, pickMember } from '../redis/fleet.ts'
+import { tokenOf } from '../redis/lock.ts'
+import type { Notifier } from './notifier.ts'
+import type { Registry } from './registry.ts'
+import type { Stores } from './stores.ts'
+
+/** A process and how many turns it could start. */
+type FreeSlots = readonly [processId: string, slots: number]
+
+export class Dispatcher {
+  readonly #stores: Stores
+  readonly #processId: string
+  readonly #notifier: Notifier
+  readonly #registry: Registry
+  readonly #onDeaf: (processId: string, sessionId: string, lockValue: string) => void
+  readonly #ticker: Ticker
+
+  constructor(options: {
+    stores: Stores
+    processId: string
+    notifier: Notifier
+    registry: Registry
+    /** A process did not hear what was meant for it. */
+    onDeaf: (processId: string, sessionId: string, lockValue: string) => void
+  }) {
+    const { telemetry, tunables } = options.stores
+    this.#stores = options.stores
+    this.#processId = options.processId
+    this.#notifier = options.notifier
+    this.#registry = options.registry
+    this.#onDeaf = options.onDeaf
+    this.#ticker = new Ticker({
+      tick: () => this.#giveAway(),
+      intervalMs: tunables.giveAwayMs / 2,
+      jitter: 0.5,
+      onError: (error) => telemetry.emit('redis.trouble', { error }),
+    })
+  }
+
+  start(): void {
+    this.#ticker.start()
+  }
+
+  stop(): Promise<void> {
+    return this.#ticker.stop()
+  }
+
+  /** The session's lock is another process's: tell that one, and look closer when it does not hear. */
+  async passOn(session: string, lockValue: string): Promise<void> {
+    const owner = processOf(tokenOf(lockValue))
+    await this.#quietly(session, async () => {
+      const heard = await this.#stores.publisher.wakeProcess(owner, [session])
+      if (heard === 0) this.#onDeaf(owner, session, lockValue)
+    })
+  }
+
+  /** Nobody here has a handler for the session's next message. */
+  async findCapable(session: string, seq: number, kind: string): Promise<void> {
+    const { redis, keys, publisher, telemetry } = this.#stores
+    await this.#quietly(session, async () => {
+      const able = await pickMember(redis.commands, keys, { kinds: [kind], not: this.#processId })
+      if (able !== null) await publisher.wakeProcess(able, [session])
+      else telemetry.emit('message.unrunnable', { session, seq, kind })
+    })
+  }
+
+  /** Sessions of a dead process: some for us, as far as we have slots, the others for the rest of the fleet. */
+  async share(sessionIds: readonly string[]): Promise<void> {
+    const here = Math.ceil(this.#registry.free / 2)
+    for (const id of sessionIds.slice(0, here)) this.#registry.wake(id)
+    await this.#dealOut(sessionIds.slice(here))
+  }
+
+  /** Sessions that have waited here for too long go to processes with a free slot, if there are any. */
+  async #giveAway(): Promise<void> {
+    if (this.#registry.waiting === 0) return
+    const { telemetry, tunables } = this.#stores
+    const free = await this.#freeElsewhere()
+    const most = free.reduce((sum, [, slots]) => sum + slots, 0)
+    if (most === 0) {
+      telemetry.emit('worker.overloaded', { process: this.#processId, waiting: this.#registry.waiting })
+      return
+    }
+    const ids = await this.#registry.giveAway(tunables.giveAwayMs, most)
+    for (const session of ids) telemetry.emit('session.givenAway', { session })
+    await this.#dealOut(ids, free)
+  }
+
+  async #dealOut(ids: readonly string[], free?: readonly FreeSlots[]): Promise<void> {
+    if (ids.length === 0) return
+    await this.#quietly(undefined, async () => {
+      const rest = [...ids]
+      for (const [processId, slots] of free ?? (await this.#freeElsewhere())) {
+        if (rest.length > 0) await this.#stores.publisher.wakeProcess(processId, rest.splice(0, slots))
+      }
+      if (rest.length > 0) await this.#notifier.wakeSomebody(rest)
+    })
+  }
+
+  async #freeElsewhere(): Promise<FreeSlots[]> {
+    const { redis, keys } = this.#stores
+    return [...(await members(redis.commands, keys))].flatMap(([id, value]) =>
+      value && id !== this.#processId && !value.draining && value.free > 0 ? [[id, value.free] as const] : [],
+    )
+  }
+
+  async #quietly(session: string | undefined, work: () => Promise<void>): Promise<void> {
+    try {
+      await work()
+    } catch (error) {
+      this.#stores.telemetry.emit('redis.trouble', { error, session })
+    }
+  }
+}

@@ -1,0 +1,54 @@
+/** Commits how a turn ended: completed, stopped, failed, to be run again here, or by another process. */
+import type { Tunables } from '../base/options.ts'
+import { type Ending, finish, start, type StartLimits } from '../protocol/turn-rules.ts'
+import { asErrorText } from './failure.ts'
+import type { Stores } from './stores.ts'
+import type { TurnEnd, TurnRun } from './turn.ts'
+
+/**
+ * One transaction for the end of a turn and, when `next` is given and the session has more, for the start of its next
+ * one. `successor` is the row's new owner token when the handler still runs and must be cut off.
+ */
+export function commitEnd(
+  { ledger, tunables }: Stores,
+  turn: TurnRun,
+  end: TurnEnd,
+  { successor, next }: { successor: string | undefined; next: StartLimits | undefined },
+) {
+  return ledger.commit(
+    turn.sessionId,
+    (draft) => {
+      const ending = endingOf(end, draft.row.failures, tunables)
+      const finished = finish(draft, turn.name, ending, turn.openCalls, successor)
+      const goOn =
+        finished.outcome === 'finished' && ending.as !== 'retrying' && finished.doneSeq < finished.inboxSeq
+      return {
+        as: ending.as,
+        ...finished,
+        next: goOn && next ? start(draft, turn.name.owner, next) : undefined,
+      }
+    },
+    {
+      ...(next ? { head: 'after' as const } : {}),
+      bytes: end.as === 'returned' ? end.entries.reduce((sum, { payload }) => sum + payload.length, 0) : 0,
+    },
+  )
+}
+
+/** How long the next attempt waits after so many failures, milliseconds. */
+export function retryDelayMs({ retryDelaysMs }: Tunables, failures: number): number {
+  return retryDelaysMs[Math.min(failures, retryDelaysMs.length) - 1] ?? 0
+}
+
+function endingOf(end: TurnEnd, failures: number, tunables: Tunables): Ending {
+  if (end.as === 'returned') return { as: 'completed', entries: end.entries }
+  if (end.as === 'threw') {
+    const error = asErrorText(end.error)
+    if (failures + 1 >= tunables.maxFailures) return { as: 'failed', error }
+    return { as: 'retrying', error, delayMs: retryDelayMs(tunables, failures + 1) }
+  }
+  if (end.reason === 'handover') return { as: 'handed_over' }
+  if (end.reason !== 'timeout') return { as: 'stopped' }
+  const error = { code: 'TURN_TIMEOUT', message: 'The turn ran too long or made no progress.' }
+  return { as: 'failed', error: JSON.stringify(error) }
+}

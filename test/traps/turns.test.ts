@@ -1,0 +1,196 @@
+// Traps of a turn's life: answers that come late or never, writes of an earlier attempt, what a detach leaves behind.
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { append } from '../../src/protocol/turn-rules.ts'
+import { connectMysql } from '../../src/mysql/connect.ts'
+import { Ledger } from '../../src/mysql/ledger.ts'
+import { TO_MYSQL, TO_REDIS } from './line.ts'
+import { Stage } from './stage.ts'
+import { eventually, openWorld, type World } from './world.ts'
+
+let world: World
+let stage: Stage
+beforeEach(async () => {
+  world = await openWorld()
+  stage = new Stage()
+})
+afterEach(() => world.close())
+
+const CLEAN = ['turn_started 1', 'message 1', 'reply 1', 'completed 1']
+
+test('I5 · trap: a stop that returns while the start is on its way is seen by the start transaction itself', async () => {
+  const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000 })
+  await world.client.enqueue('s', 'wait')
+  await world.client.enqueue('s', 'never')
+  await stage.began()
+  const finish = w1.toMysql.hold(TO_MYSQL.lockRows)
+  stage.go()
+  await finish.seen
+  const start = w1.toMysql.hold(TO_MYSQL.lockRows)
+  finish.release()
+  await start.seen
+  console.log(await world.row('s'), await world.story('s'), await world.client.stop('s'), await world.row('s'))
+  start.release()
+  await world.done('s')
+  console.log(await world.story('s'), w1.heard.map(({event,fields})=>event+JSON.stringify(fields)))
+  expect(stage.turns).toHaveLength(1)
+  expect((await world.story('s')).slice(4)).toEqual(['message 2', 'stopped 2'])
+})
+
+test('I5 · trap: a stop notice between the start’s commit and the handler call is not lost', async () => {
+  const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000, lookMs: 30_000 })
+  const start = startsOf(w1)
+  const commit = await start.committed
+  await world.client.stop('s')
+  // The owner hears of the stop before it hears that its start was committed.
+  await world.redis.publish(world.keys.processChannel(w1.worker.processId), 'retake nobody Nobody.x')
+  commit.release()
+  await w1.says('turn.stopped')
+  await world.done('s')
+  expect(stage.turns).toHaveLength(0)
+  expect(await world.story('s')).toEqual(['turn_started 1', 'message 1', 'stopped 1'])
+})
+
+/** Holds the answer to the commit of the start of message 1 of `s`. */
+function startsOf(w1: Awaited<ReturnType<World['worker']>>) {
+  const insert = w1.toMysql.hold(TO_MYSQL.turnStarted)
+  const committed = (async () => {
+    await world.client.enqueue('s', 'hello')
+    await insert.seen
+    const commit = w1.toMysql.holdAnswer(TO_MYSQL.commit)
+    insert.release()
+    await commit.seen
+    await eventually(async () => (await world.row('s')).running_seq === 1)
+    return commit
+  })()
+  return { committed }
+}
+
+test.each(['turnStarted', 'turnEnded'] as const)(
+  'I4 · trap: a commit whose answer is lost (%s) is not taken for fenced',
+  async (which) => {
+    const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000 })
+    const write = w1.toMysql.hold(TO_MYSQL[which])
+    await world.client.enqueue('s', 'hello')
+    await write.seen
+    const lost = w1.toMysql.loseAnswer(TO_MYSQL.commit)
+    write.release()
+    await lost
+    // The row has moved on in what producers may move.
+    await world.client.enqueue('s', 'next')
+    await world.done('s')
+    expect(w1.saw('turn.lost')).toEqual([])
+    expect(w1.saw('session.lost')).toEqual([])
+    expect(stage.turns.map(({ message, attempt }) => [message.seq, attempt])).toEqual([
+      [1, 1],
+      [2, 1],
+    ])
+    expect((await world.story('s')).slice(0, 4)).toEqual(CLEAN)
+  },
+)
+
+test('I4 · trap: an append whose commit was answered by nobody is written once', async () => {
+  const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000 })
+  await world.client.enqueue('s', 'wait')
+  await stage.began()
+  const write = w1.toMysql.hold(/insert into `?butler_entries[\s\S]*note/i)
+  const written = stage.turn().append({ type: 'note', payload: 'once' })
+  await write.seen
+  const lost = w1.toMysql.loseAnswer(TO_MYSQL.commit)
+  write.release()
+  await lost
+  expect(await written).toBe(3)
+  stage.go()
+  await world.done('s')
+  expect(await world.story('s')).toEqual(['turn_started 1', 'message 1', 'note 1', 'reply 1', 'completed 1'])
+})
+
+test('I3 · trap: a late write of attempt 1 does not land in attempt 2 of the same owner', async () => {
+  await world.worker(async (turn) => {
+    if (turn.attempt > 1) return stage.handler(turn)
+    stage.turns.push(turn)
+    throw new Error('first attempt')
+  })
+  await world.client.enqueue('s', 'wait')
+  await stage.began(2)
+  const [first, second] = [stage.turn(1), stage.turn(2)]
+  await expect(first.append({ type: 'note', payload: 'late' })).rejects.toMatchObject({ code: 'TURN_ENDED' })
+  await expect(first.step('late', () => 1)).rejects.toMatchObject({ code: 'TURN_ENDED' })
+  // Even one that passed the check in memory meets the row: same owner, same message, another start.
+  const { owner, starts } = await world.row('s')
+  const mysql = connectMysql(world.mysqlUrl)
+  const ledger = new Ledger(mysql, { onTrouble: () => undefined })
+  const write = (attempt: number) =>
+    ledger.commit('s', (draft) =>
+      append(draft, { owner: String(owner), seq: 1, starts: attempt }, [{ type: 'late', payload: '1' }], draft.row.entrySeq),
+    )
+  expect([first.epoch, starts]).toEqual([second.epoch, 2])
+  expect(await write(1)).toEqual({ outcome: 'lost' })
+  await mysql.close()
+  stage.go()
+  await world.done('s')
+  expect(await world.story('s')).toEqual([
+    ...['turn_started 1', 'message 1', 'error 1', 'retrying 1'],
+    ...['turn_started 1', 'reply 1', 'completed 1'],
+  ])
+})
+
+test('I4 · trap: an answer older than the turn does not abort it', async () => {
+  const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000 })
+  const answer = w1.toMysql.holdAnswer(TO_MYSQL.myRows)
+  await answer.seen
+  await world.client.enqueue('s', 'wait')
+  await stage.began()
+  const next = w1.toMysql.hold(TO_MYSQL.myRows)
+  answer.release()
+  // The next look begins only after that answer has been judged.
+  await next.seen
+  expect(stage.turn().signal.aborted).toBe(false)
+  next.release()
+  stage.go()
+  await world.done('s')
+  expect(await world.story('s')).toEqual(CLEAN)
+})
+
+test('I4 · trap: an answer older than the turn’s end releases nothing', async () => {
+  const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000 })
+  await world.client.enqueue('s', 'wait')
+  await stage.began()
+  const answer = w1.toMysql.holdAnswer(TO_MYSQL.myRows)
+  await answer.seen
+  stage.go()
+  await w1.says('session.idle')
+  const before = await world.row('s')
+  const next = w1.toMysql.hold(TO_MYSQL.myRows)
+  answer.release()
+  await next.seen
+  expect(await world.row('s')).toEqual(before)
+  expect(w1.saw('session.evicted')).toEqual([])
+  next.release()
+})
+
+test.each(['request', 'answer'] as const)(
+  'I5 I8 · trap: after a detach whose lock command is lost (%s) the lock carries the older token, and the session goes on',
+  async (what) => {
+    const w1 = await world.worker(stage.handler, { lookMs: 30_000 })
+    await world.client.enqueue('s', 'deaf')
+    await stage.began()
+    const before = await world.row('s')
+    const swap =
+      what === 'request' ? w1.toRedis.hold(TO_REDIS.swap) : { seen: w1.toRedis.loseAnswer(TO_REDIS.swap), release: () => {} }
+    await world.client.stop('s')
+    await world.client.enqueue('s', 'next')
+    await swap.seen
+    await world.done('s')
+    const after = await world.row('s')
+    expect(after.owner).not.toBe(before.owner)
+    expect(after.epoch).toBeGreaterThan(before.epoch)
+    // The detached handler is still there and can write nothing; the late command changes nothing either.
+    const lock = await world.redis.get(world.keys.lock('s'))
+    swap.release()
+    await expect(stage.turn().append({ type: 'note', payload: 'late' })).rejects.toMatchObject({ code: 'TURN_STOPPED' })
+    await w1.says('session.idle')
+    expect(await world.redis.get(world.keys.lock('s'))).toBe(lock)
+    stage.go()
+    expect(await world.story('s')).not.toContain('note 1')
+  },
+)
