@@ -38,15 +38,15 @@ async function prepareTypeScript(path: string): Promise<void> {
         'use Node 22.18 or newer, or give a .js file.',
     )
   }
-  const { register } = (await import(tsx)) as { register: () => unknown }
-  register()
+  // The program's own entry, as in `node --import tsx`: it serves ES modules and CommonJS alike.
+  await import(tsx)
 }
 
 /** The project's own tsx first: ours is a dependency only where somebody installed it beside us. */
 function findTsx(path: string): string | undefined {
   for (const from of [path, import.meta.url]) {
     try {
-      return pathToFileURL(createRequire(from).resolve('tsx/esm/api')).href
+      return pathToFileURL(createRequire(from).resolve('tsx')).href
     } catch {
       continue
     }
@@ -54,7 +54,10 @@ function findTsx(path: string): string | undefined {
   return undefined
 }
 
-function pick(module: Record<string, unknown>, path: string): Handlers {
+function pick(loaded: Record<string, unknown>, path: string): Handlers {
+  // A CommonJS module, such as TypeScript outside of a package of type "module", hides its exports in its default.
+  const hidden = Object(loaded.default) as Record<string, unknown>
+  const module = '__esModule' in hidden ? hidden : loaded
   const inDefault =
     typeof module.default === 'object' ? (module.default as Record<string, unknown> | null) : null
   const handler = module.handler ?? inDefault?.handler ?? (inDefault ? undefined : module.default)

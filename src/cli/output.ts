@@ -59,8 +59,11 @@ export function sessionCells(session: SessionSummary): string[] {
   return [id, state, `${doneSeq}/${inboxSeq} done`, `epoch ${epoch}`, updatedAt]
 }
 
-export function sessionLines(view: SessionView): string[] {
-  const rows = Object.entries(view).map(([name, value]) => [name, value === null ? '-' : plain(value)])
+export function sessionLines({ id, state, waitsFor, ...rest }: SessionView): string[] {
+  const rows = Object.entries({ id, state, waitsFor, ...rest }).map(([name, value]) => [
+    name,
+    value === null ? '-' : plain(value),
+  ])
   return table(rows)
 }
 

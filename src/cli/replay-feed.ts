@@ -3,7 +3,7 @@
  * key made of its line number, so that whatever went wrong, sending again sends nothing twice.
  */
 import { backoffMs, now, sleep } from '../base/timing.ts'
-import { type Client, RefusedError, UnavailableError } from '../index.ts'
+import { type Client, UnavailableError } from '../index.ts'
 import type { RecordedMessage } from './recording.ts'
 
 /** A recorded message that was accepted. */
@@ -14,8 +14,10 @@ export interface Sent {
   readonly text: string
 }
 
-/** Enqueues under way at the same time. */
-const WINDOW = 400
+/** Messages under way at the same time, and of one session in one call. */
+const WINDOW = 1000
+const BATCH = 50
+const BATCH_BYTES = 2 ** 20
 /** How long a store may be away before the feed gives up. */
 const OUTAGE_MS = 60_000
 const FULL_QUEUE_MS = 250
@@ -26,7 +28,9 @@ export class ReplayFeed {
   readonly #speed: number | undefined
   readonly #signal: AbortSignal
   readonly #onSent: (sent: Sent) => void
-  readonly #last = new Map<string, Promise<void>>()
+  /** Per session what waits for its previous call: only an enqueue that returned orders the one that begins. */
+  readonly #waiting = new Map<string, RecordedMessage[]>()
+  readonly #pumps = new Set<Promise<void>>()
   #underWay = 0
   #roomFor: (() => void) | undefined
   #failure: { error: unknown } | undefined
@@ -62,7 +66,7 @@ export class ReplayFeed {
       if (this.#over) break
       this.#begin(message)
     }
-    await Promise.all(this.#last.values())
+    await Promise.all(this.#pumps)
     if (this.#failure) throw this.#failure.error
   }
 
@@ -70,37 +74,45 @@ export class ReplayFeed {
     return this.#failure !== undefined || this.#signal.aborted
   }
 
-  /** Behind the session's previous message: only an enqueue that returned orders the one that begins. */
   #begin(message: RecordedMessage): void {
     this.#underWay += 1
-    const before = this.#last.get(message.session) ?? Promise.resolve()
-    const mine = before
-      .then(() => (this.#over ? undefined : this.#sendOne(message)))
+    const waiting = this.#waiting.get(message.session)
+    if (waiting) return void waiting.push(message)
+    const queue = [message]
+    this.#waiting.set(message.session, queue)
+    const pump: Promise<void> = this.#pump(queue)
       .catch((error: unknown) => void (this.#failure ??= { error }))
       .finally(() => {
-        this.#underWay -= 1
-        if (this.#last.get(message.session) === mine) this.#last.delete(message.session)
-        this.#roomFor?.()
-        this.#roomFor = undefined
+        this.#waiting.delete(message.session)
+        this.#pumps.delete(pump)
+        this.#release(queue.length)
       })
-    this.#last.set(message.session, mine)
+    this.#pumps.add(pump)
   }
 
-  async #sendOne({ line, session, text }: RecordedMessage): Promise<void> {
-    const idempotencyKey = `${this.#keyPrefix}-${line}`
+  async #pump(queue: RecordedMessage[]): Promise<void> {
+    while (queue.length > 0 && !this.#over) {
+      const batch = takeBatch(queue)
+      await this.#sendBatch(batch).finally(() => this.#release(batch.length))
+    }
+  }
+
+  #release(count: number): void {
+    this.#underWay -= count
+    this.#roomFor?.()
+    this.#roomFor = undefined
+  }
+
+  /** Until all are accepted. Those that a full queue refused go again: they are the last ones, so the order stays. */
+  async #sendBatch(batch: RecordedMessage[]): Promise<void> {
+    let left = batch
     let troubledSince: number | undefined
-    for (let attempt = 1; !this.#signal.aborted; attempt++) {
-      const start = now()
+    for (let attempt = 1; left.length > 0 && !this.#signal.aborted; attempt++) {
       try {
-        const { seq, duplicate } = await this.#client.enqueue(session, text, { idempotencyKey })
-        if (duplicate) this.duplicates += 1
-        else this.ackMs.push(now() - start)
-        return this.#onSent({ line, session, seq, text })
+        left = await this.#sendOnce(left)
+        troubledSince = undefined
+        if (left.length > 0) await sleep(FULL_QUEUE_MS, this.#signal)
       } catch (error) {
-        if (error instanceof RefusedError && error.code === 'QUEUE_FULL') {
-          await sleep(FULL_QUEUE_MS, this.#signal)
-          continue
-        }
         troubledSince ??= now()
         const mayPass = error instanceof UnavailableError && error.code !== 'MIGRATION_PENDING'
         if (!mayPass || now() - troubledSince > OUTAGE_MS) throw error
@@ -108,4 +120,34 @@ export class ReplayFeed {
       }
     }
   }
+
+  /** Returns what the session had no room for. */
+  async #sendOnce(batch: readonly RecordedMessage[]): Promise<RecordedMessage[]> {
+    const start = now()
+    const items = batch.map(({ line, session: sessionId, text: message }) => {
+      return { sessionId, message, idempotencyKey: `${this.#keyPrefix}-${line}` }
+    })
+    const results = await this.#client.enqueueMany(items)
+    const ackMs = now() - start
+    return batch.filter(({ line, session, text }, index) => {
+      const result = results[index]
+      if (!result?.ok) {
+        if (result?.error.code === 'QUEUE_FULL') return true
+        throw result?.error ?? new Error('The inbox gave no answer.')
+      }
+      if (result.duplicate) this.duplicates += 1
+      else this.ackMs.push(ackMs)
+      this.#onSent({ line, session, seq: result.seq, text })
+      return false
+    })
+  }
+}
+
+function takeBatch(queue: RecordedMessage[]): RecordedMessage[] {
+  let count = 0
+  for (let bytes = 0; count < Math.min(queue.length, BATCH); count++) {
+    bytes += queue[count]?.text.length ?? 0
+    if (count > 0 && bytes > BATCH_BYTES) break
+  }
+  return queue.splice(0, count)
 }

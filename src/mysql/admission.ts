@@ -11,6 +11,7 @@ import { type Kysely, sql } from 'kysely'
 import type { ButlerError } from '../base/errors.ts'
 import { type Accepted, admit, type Earlier, type Submission } from '../protocol/intake.ts'
 import type { Database } from './schema.ts'
+import { isDuplicate } from './trouble.ts'
 
 type Trx = Kysely<Database>
 
@@ -36,29 +37,62 @@ export async function admitAll(
     const row = rows.get(id)
     if (row) row.inboxSeq -= count
   }
-  const earlier = await readEarlier(trx, submissions, options)
-  const accepted: { submission: Submission; seq: number }[] = []
-  const results = submissions.map((submission) => {
-    const row = rows.get(submission.sessionId)
-    if (!row) throw new Error(`session row ${submission.sessionId} vanished under its lock`)
-    const key = keyOf(submission.sessionId, submission.key)
-    const result = admit(row, submission, earlier.get(key), options.queueMax)
-    if (!(result instanceof Error) && !earlier.has(key)) {
-      accepted.push({ submission, seq: result.seq })
-      earlier.set(key, { seq: result.seq, id: submission.id, fingerprint: submission.fingerprint })
-    }
-    return result
-  })
-  if (accepted.length > 0) await insertMessages(trx, accepted)
+  const decideBy = async (locked: boolean) =>
+    decide(submissions, rows, await readEarlier(trx, submissions, { ...options, locked }), options.queueMax)
+  let decision = await decideBy(false)
+  if (!options.shared) await insertMessages(trx, decision.accepted)
+  else if (decision.refused || !(await areNew(insertMessages(trx, decision.accepted)))) {
+    decision = await decideBy(true)
+    await insertMessages(trx, decision.accepted)
+  }
+  const { results, accepted, numbers } = decision
   const interrupting = new Set(submissions.filter((s) => s.whenBusy === 'interrupt').map((s) => s.sessionId))
   const admitted = new Map<string, number>()
   for (const { submission } of accepted) {
     admitted.set(submission.sessionId, (admitted.get(submission.sessionId) ?? 0) + 1)
   }
   for (const id of ids) {
-    if (interrupting.has(id) || admitted.get(id) !== counts.get(id)) await correct(trx, id, rows.get(id))
+    if (interrupting.has(id) || admitted.get(id) !== counts.get(id)) await correct(trx, id, numbers.get(id))
   }
   return results
+}
+
+/**
+ * In a caller's transaction a plain read may be older than the row lock, and a locking read of a key that is not there
+ * would keep other sessions from inserting theirs until the caller commits. So the unique key is asked by inserting;
+ * only what it refuses is read with a lock. (A refused INSERT undoes itself and leaves the transaction as it was.)
+ */
+async function areNew(inserted: Promise<void>): Promise<boolean> {
+  try {
+    await inserted
+    return true
+  } catch (error) {
+    if (isDuplicate(error)) return false
+    throw error
+  }
+}
+
+/** Decides message by message; `rows` stay as they are. */
+function decide(
+  submissions: readonly Submission[],
+  rows: ReadonlyMap<string, SessionNumbers>,
+  earlier: Map<string, Earlier>,
+  queueMax: number,
+) {
+  const numbers = new Map([...rows].map(([id, row]) => [id, { ...row }]))
+  const accepted: { submission: Submission; seq: number }[] = []
+  const results = submissions.map((submission) => {
+    const row = numbers.get(submission.sessionId)
+    if (!row) throw new Error(`session row ${submission.sessionId} vanished under its lock`)
+    const key = keyOf(submission.sessionId, submission.key)
+    const result = admit(row, submission, earlier.get(key), queueMax)
+    if (!(result instanceof Error) && !earlier.has(key)) {
+      accepted.push({ submission, seq: result.seq })
+      earlier.set(key, { seq: result.seq, id: submission.id, fingerprint: submission.fingerprint })
+    }
+    return result
+  })
+  return { results, accepted, numbers, refused: results.some((result) => result instanceof Error) }
 }
 
 async function raise(trx: Trx, ids: readonly string[], counts: ReadonlyMap<string, number>): Promise<void> {
@@ -107,7 +141,7 @@ async function readNumbers(trx: Trx, ids: readonly string[]): Promise<Map<string
 async function readEarlier(
   trx: Trx,
   submissions: readonly Submission[],
-  options: { repeated: boolean; shared: boolean },
+  options: { repeated: boolean; locked: boolean },
 ): Promise<Map<string, Earlier>> {
   const keys = new Map<string, string[]>()
   for (const { sessionId, key, id } of submissions) {
@@ -126,7 +160,7 @@ async function readEarlier(
         ),
       ),
     )
-  if (options.shared) query = query.modifyEnd(sql`lock in share mode`)
+  if (options.locked) query = query.modifyEnd(sql`lock in share mode`)
   for (const row of await query.execute()) {
     earlier.set(keyOf(row.session_id, row.idempotency_key), {
       seq: Number(row.seq),
@@ -143,6 +177,7 @@ async function insertMessages(
   trx: Trx,
   accepted: readonly { submission: Submission; seq: number }[],
 ): Promise<void> {
+  if (accepted.length === 0) return
   await trx
     .insertInto('butler_messages')
     .values(

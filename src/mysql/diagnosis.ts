@@ -39,9 +39,9 @@ const VARIABLES = [
 
 /** Rejects with the driver's error when the server cannot be reached or refuses us. */
 export async function examineMysql(db: Db): Promise<MysqlFacts> {
-  const { version, offset } = await first<{ version: string; offset: number }>(
+  const { version, offset_s: offset } = await first<{ version: string; offset_s: number }>(
     db,
-    sql`select version() as version, timestampdiff(second, utc_timestamp(), now()) as offset`,
+    sql`select version() as version, timestampdiff(second, utc_timestamp(), now()) as offset_s`,
   )
   const rows = await sql<{ Variable_name: string; Value: string }>`
     show variables where variable_name in (${sql.join(VARIABLES)})`.execute(db)

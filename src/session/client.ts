@@ -21,7 +21,16 @@ import { type Entry, toEntry } from './entry.ts'
 import { inspect, type SessionView } from './inspection.ts'
 import { Notifier } from './notifier.ts'
 import { type Connections, openStores, type Stores } from './stores.ts'
-import { type MessageInput, oneOf, type SendOptions, toSubmission, whole } from './submission.ts'
+import {
+  checkOptions,
+  checkTransaction,
+  type MessageInput,
+  oneOf,
+  SEND_OPTIONS,
+  type SendOptions,
+  toSubmission,
+  whole,
+} from './submission.ts'
 
 /** A Kysely transaction of the caller's, on the database that holds the butler_ tables. */
 // eslint-disable-next-line @typescript-eslint/no-explicit-any -- whatever tables the caller's Kysely knows
@@ -100,8 +109,10 @@ export class Client {
     message: MessageInput,
     options: SendOptions & { trx?: CallersTransaction | undefined } = {},
   ): Promise<Accepted | AcceptedInTransaction> {
-    const { trx } = options
-    const submission = toSubmission(sessionId, message, options, this.#stores.tunables)
+    checkOptions(options, [...SEND_OPTIONS, 'trx'])
+    const { trx, ...rest } = options
+    checkTransaction(trx)
+    const submission = toSubmission(sessionId, message, rest, this.#stores.tunables)
     const [result] = await this.#accept([submission], trx)
     if (result === undefined || result instanceof Error)
       throw result ?? new Error('The inbox gave no answer.')
@@ -123,11 +134,15 @@ export class Client {
   ): Promise<{ results: SendResult[]; notify(): Promise<void> }>
   async enqueueMany(
     items: readonly SendItem[],
-    { trx }: { trx?: CallersTransaction | undefined } = {},
+    options: { trx?: CallersTransaction | undefined } = {},
   ): Promise<SendResult[] | { results: SendResult[]; notify(): Promise<void> }> {
-    const submissions = items.map(({ sessionId, message, ...options }) =>
-      toSubmission(sessionId, message, options, this.#stores.tunables),
-    )
+    checkOptions(options, ['trx'])
+    const { trx } = options
+    checkTransaction(trx)
+    const submissions = Array.from(items, (item) => {
+      const { sessionId, message, ...rest } = Object(item) as SendItem
+      return toSubmission(sessionId, message, rest, this.#stores.tunables)
+    })
     const outcomes = submissions.length === 0 ? [] : await this.#accept(submissions, trx)
     const results = outcomes.map((outcome): SendResult =>
       outcome instanceof Error ? { ok: false, error: outcome } : { ok: true, ...outcome },
@@ -143,6 +158,7 @@ export class Client {
    */
   async queue(sessionId: string, options: { after?: number; limit?: number } = {}): Promise<QueuedMessage[]> {
     const id = checkSessionId(sessionId)
+    checkOptions(options, ['after', 'limit'])
     const after = whole('after', options.after ?? 0, 0)
     const limit = whole('limit', options.limit ?? 100, 1, 1000)
     await this.#session(id)
@@ -163,6 +179,9 @@ export class Client {
     if (outcome === undefined) throw unknownSession(id)
     if (outcome === 'missing') throw unknownMessage(id, number)
     if (outcome === 'withdrawn') return
+    // A repeated call may come after the message was passed over.
+    if (outcome === 'done' && (await this.#read((db) => readMessage(db, id, number)))?.status === 'withdrawn')
+      return
     const what = outcome === 'started' ? 'has started: stop it instead' : 'already has its final state'
     throw new RefusedError('NOT_WITHDRAWABLE', `Message ${number} ${what}.`)
   }
@@ -175,6 +194,7 @@ export class Client {
    */
   async stop(sessionId: string, options: { through?: number } = {}): Promise<StopReceipt> {
     const id = checkSessionId(sessionId)
+    checkOptions(options, ['through'])
     const through = options.through === undefined ? undefined : whole('through', options.through, 0)
     const stopped = await this.#commit(id, (draft) => stop(draft, through))
     if (!stopped) throw unknownSession(id)
@@ -192,6 +212,7 @@ export class Client {
     options: { after?: number; limit?: number } = {},
   ): Promise<TranscriptPage> {
     const id = checkSessionId(sessionId)
+    checkOptions(options, ['after', 'limit'])
     const after = whole('after', options.after ?? 0, 0)
     const limit = whole('limit', options.limit ?? 100, 1, 1000)
     const page = await this.#read((db) => readEntries(db, id, { after, limit }))
@@ -212,6 +233,7 @@ export class Client {
   async sessions(
     options: { state?: 'running' | 'waiting' | 'idle'; after?: string; limit?: number } = {},
   ): Promise<SessionSummary[]> {
+    checkOptions(options, ['state', 'after', 'limit'])
     const limit = whole('limit', options.limit ?? 100, 1, 1000)
     const after = options.after === undefined ? '' : checkSessionId(options.after)
     const state = options.state && oneOf('state', options.state, ['running', 'waiting', 'idle'] as const)
@@ -226,8 +248,8 @@ export class Client {
     const id = checkSessionId(sessionId)
     const message = await this.#read((db) => readMessage(db, id, whole('seq', seq, 1)))
     if (!message) throw unknownMessage(id, seq)
-    if (!message.final || message.status === null) {
-      const what = message.final ? 'was completed' : 'is not done yet'
+    if (!message.final || message.status === null || message.status === 'withdrawn') {
+      const what = message.final ? `was ${message.status ?? 'completed'}` : 'is not done yet'
       throw new RefusedError(
         'NOT_RETRYABLE',
         `Message ${seq} ${what}: only failed or stopped messages are sent again.`,
@@ -262,6 +284,7 @@ export class Client {
    * left out is kept. Idempotency keys go with their messages.
    */
   async prune(ages: RetentionAges, options: { signal?: AbortSignal } = {}): Promise<Pruned> {
+    checkOptions(ages, ['messagesMs', 'entriesMs', 'deletedMs'])
     for (const [name, ms] of Object.entries(ages)) if (ms !== undefined) whole(name, ms, 0)
     return this.#read((db) => prune(db, ages, options.signal))
   }

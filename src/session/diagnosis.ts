@@ -5,7 +5,6 @@
 import { DEFAULTS, resolveTunables } from '../base/options.ts'
 import { connectMysql, type MysqlSource } from '../mysql/connect.ts'
 import { examineMysql, type MysqlFacts } from '../mysql/diagnosis.ts'
-import { toUnavailable as mysqlUnavailable } from '../mysql/trouble.ts'
 import { connectRedis, type RedisClient } from '../redis/connect.ts'
 import { examineRedis, type RedisFacts } from '../redis/diagnosis.ts'
 import { Keys } from '../redis/keys.ts'
@@ -43,17 +42,20 @@ export async function diagnose(options: {
   prefix?: string | undefined
 }): Promise<Diagnosis> {
   const { prefix } = resolveTunables({ prefix: options.prefix })
-  const quiet = () => undefined
+  let redisTrouble: Error | undefined
   const mysql = connectMysql(options.mysql, { poolSize: 2, timeoutMs: PATIENCE_MS })
-  const redis = connectRedis(options.redis, { timeoutMs: PATIENCE_MS, onTrouble: quiet, onReady: quiet })
+  const redis = connectRedis(options.redis, {
+    timeoutMs: PATIENCE_MS,
+    onTrouble: (error) => (redisTrouble = error),
+    onReady: () => (redisTrouble = undefined),
+  })
   try {
     const [redisChecks, mysqlChecks] = await Promise.all([
       examineRedis(redis.commands, new Keys(prefix)).then(judgeRedis, (error: unknown) => [
-        unreachable('redis', error),
+        // ioredis only says that it gave up; why, it told before.
+        unreachable('redis', redisTrouble ?? error),
       ]),
-      examineMysql(mysql.db).then(judgeMysql, (error: unknown) => [
-        unreachable('mysql', mysqlUnavailable(error)),
-      ]),
+      examineMysql(mysql.db).then(judgeMysql, (error: unknown) => [unreachable('mysql', error)]),
     ])
     const checks = [...redisChecks, ...mysqlChecks]
     return {
@@ -180,7 +182,9 @@ function verdict(
 }
 
 function unreachable(which: 'redis' | 'mysql', error: unknown): Check {
-  const found = error instanceof Error ? error.message : String(error)
+  let cause = error
+  while (cause instanceof Error && cause.cause instanceof Error) cause = cause.cause
+  const found = cause instanceof Error ? cause.message : String(cause)
   const fix = `Is the server up, and is the URL right? BUTLER_${which.toUpperCase()}_URL or --${which} names it.`
   return { name: `${which} connection`, status: 'fail', found, fix }
 }

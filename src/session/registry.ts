@@ -185,8 +185,11 @@ export class Registry {
     const gone = next === 'gone' || this.#butlers.get(butler.sessionId) !== butler
     if (gone) {
       this.#forget(butler)
-      // Called while it was on its way out: a fresh one looks again.
-      if (butler.woken && next === 'gone' && !this.#draining) this.wake(butler.sessionId, butler.judged)
+      // Called while it was on its way out: a fresh one looks again, or another process when this one leaves.
+      if (butler.woken && next === 'gone') {
+        if (this.#draining) void this.#house.notifier.wakeSomebody([butler.sessionId])
+        else this.wake(butler.sessionId, butler.judged)
+      }
     } else if (this.#draining) {
       this.#forget(butler)
       void butler.hold.release({ wake: true })

@@ -25,7 +25,7 @@ export interface SendOptions {
 
 const SOURCES: readonly MessageSource[] = ['user', 'agent', 'automation', 'system']
 const WHEN_BUSY: readonly WhenBusy[] = ['enqueue', 'interrupt', 'reject']
-const OPTIONS = ['idempotencyKey', 'source', 'whenBusy', 'traceparent'] as const
+export const SEND_OPTIONS = ['idempotencyKey', 'source', 'whenBusy', 'traceparent'] as const
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
 
 export function toSubmission(
@@ -35,7 +35,7 @@ export function toSubmission(
   tunables: Tunables,
   retryOf: number | null = null,
 ): Submission {
-  checkOptions(options, OPTIONS)
+  checkOptions(options, SEND_OPTIONS)
   const { kind, payload: value } = parts(message)
   const source = oneOf('source', options.source ?? 'user', SOURCES)
   const { payloadMaxBytes: maxBytes, payloadMaxDepth: maxDepth } = tunables

@@ -8,8 +8,9 @@ import { ENTRY, type EntryDraft } from '../protocol/session-row.ts'
 export class ToolCalls {
   readonly #state: Map<string, 'open' | 'closed'>
 
+  /** Goes on from `before` without changing it. */
   constructor(before?: ToolCalls) {
-    this.#state = new Map(before?.#state)
+    this.#state = new Map(before === undefined ? [] : before.#state)
   }
 
   /** Notes a call or its result; throws when it does not fit. Returns how to take the note back. */

@@ -264,15 +264,20 @@ export class Worker {
   }
 
   #onWake(ids: readonly string[], directed: boolean): void {
-    if (this.#state === 'running') for (const id of ids) this.#registry.wake(id)
-    // Meant for us alone, and we take nothing any more.
-    else if (directed) void this.#notifier.wakeSomebody(ids)
+    if (this.#state === 'running') return ids.forEach((id) => this.#registry.wake(id))
+    if (!directed) return
+    // Meant for us alone, and we take nothing any more. What still runs here is passed on when it ends: whoever were
+    // woken for it now would find our lock and send it straight back.
+    const [running, others] = [new Set<string>(), new Set<string>()]
+    for (const id of ids) (this.#registry.get(id)?.phase === 'serving' ? running : others).add(id)
+    for (const id of running) this.#registry.wake(id)
+    if (others.size > 0) void this.#notifier.wakeSomebody([...others])
   }
 
   #retake(sessionId: string): void {
     const butler = this.#registry.get(sessionId)
     const { telemetry } = this.#stores
-    if (butler) {
+    if (butler?.hold.owned) {
       void this.#renewer
         .renew([butler])
         .catch((error: unknown) => telemetry.emit('mysql.trouble', { error, session: sessionId }))

@@ -208,12 +208,15 @@ test('I1 · a deadlock is retried whole', async () => {
     runs += 1
     return finish(draft, { owner: OWNER, seq: 1, starts: 1 }, { as: 'failed', error: '{}' }, [])
   })
-  await vi.waitFor(async () => {
-    const { rows } = await sql`select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'
+  await vi.waitFor(
+    async () => {
+      const { rows } = await sql`select 1 from information_schema.innodb_trx where trx_state = 'LOCK WAIT'
       and trx_query like ${'%butler_messages%'} and trx_query not like ${'%innodb_trx%'}`.execute(mysql.db)
-    expect(rows.length).toBeGreaterThan(0)
-    // This view of the server's is renewed only when nobody has looked at it for 100 ms.
-  }, { timeout: 10_000, interval: 250 })
+      expect(rows.length).toBeGreaterThan(0)
+      // This view of the server's is renewed only when nobody has looked at it for 100 ms.
+    },
+    { timeout: 10_000, interval: 250 },
+  )
   await sql`select id from butler_sessions where id = ${id} for update`.execute(trx)
   await trx.rollback().execute()
   expect(await ended).toMatchObject({ outcome: 'finished', doneSeq: 1 })

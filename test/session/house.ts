@@ -54,6 +54,8 @@ export const failure = (work: Promise<unknown>): Promise<unknown> =>
     (error: unknown) => error,
   )
 
+const TABLES = ['butler_sessions', 'butler_messages', 'butler_entries'] as const
+
 export function openHouse() {
   const clients: Client[] = []
   const workers: Worker[] = []
@@ -78,6 +80,8 @@ export function openHouse() {
   afterEach(async () => {
     await Promise.all(workers.splice(0).map((worker) => worker.stop({ graceMs: 0 })))
     await Promise.all(clients.splice(0).map((client) => client.close()))
+    // What a test leaves undone is no work for the next one's workers.
+    for (const table of TABLES) await sql`delete from ${sql.table(table)}`.execute(at.mysql.db)
     expect(unhandled.splice(0)).toEqual([])
   })
   afterAll(async () => {
@@ -130,11 +134,11 @@ export function openHouse() {
       expectValid(entries)
       return entries
     },
-    async count(table: 'butler_sessions' | 'butler_messages' | 'butler_entries'): Promise<number> {
-      const { rows } = await sql<{ n: number }>`select count(*) n from ${sql.table(table)}`.execute(
-        at.mysql.db,
-      )
-      return Number(rows[0]?.n)
+    /** How many rows there are of each kind, and which keys. */
+    async everything(): Promise<unknown> {
+      const counts = TABLES.map((table) => sql<{ n: number }>`select count(*) n from ${sql.table(table)}`)
+      const rows = await Promise.all(counts.map((count) => count.execute(at.mysql.db)))
+      return [...rows.map((one) => Number(one.rows[0]?.n)), await this.redisKeys()]
     },
     status: async (id: string): Promise<(string | null)[]> =>
       (

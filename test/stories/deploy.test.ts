@@ -44,14 +44,12 @@ test('I8 · messages that arrive while their owner drains wait quietly and start
   await story.send('busy', { do: 'echo' })
   await story.send('idle', { do: 'echo' })
   expect(await fleet.saw('start', 'idle', 2)).toMatchObject({ process: processId })
-  // Nobody asks again and again for what cannot be had yet.
+  // Nobody asks again and again for what cannot be had yet (a second in which that would be hundreds of times).
   const published = async () => {
     const stats = await story.redis.info('commandstats')
     return Number(/cmdstat_publish:calls=(\d+)/.exec(stats)?.[1])
   }
   const before = await published()
-  const heartbeats = fleet.history().length
-  await eventually(async () => expect((await story.redis.lastsave()) + heartbeats).toBeGreaterThan(0))
   await new Promise((resolve) => setTimeout(resolve, 1000))
   expect((await published()) - before).toBeLessThan(50)
   await fleet.open('go')

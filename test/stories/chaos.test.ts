@@ -1,0 +1,44 @@
+// Connections are killed at random, in both stores, while a fleet works.
+import { afterEach, expect, test } from 'vitest'
+import { beginStory, endStories } from '../support/story.ts'
+import { sleep } from '../support/eventually.ts'
+
+afterEach(endStories)
+
+const CHAOS_MS = 8000
+
+test('I4 · killing connections at random for a while loses, reorders and repeats nothing', async () => {
+  // Lost connections are no reason for a verdict; only the heartbeat of a process that is really away is.
+  const story = await beginStory({
+    own: { redis: true, mysql: true },
+    tunables: { heartbeatTtlMs: 3000, deadAfterMs: 3000, hungAfterMs: 4000 },
+  })
+  await story.local()
+  await story.local()
+  const over = performance.now() + CHAOS_MS
+  const load = Array.from({ length: 8 }, async (_, n) => {
+    for (let message = 0; performance.now() < over; message++) {
+      const key = `${n}-${message}`
+      const script = message % 3 === 0 ? { do: 'steps' as const, count: 3, ms: 20 } : { do: 'echo' as const }
+      // Whatever the outage, the same key may be sent again.
+      await story.send(`chat-${n}`, script, { idempotencyKey: key })
+      await sleep(30)
+    }
+  })
+  let kills = 0
+  while (performance.now() < over) {
+    const clients = String(await story.redis.client('LIST')).match(/id=\d+(?=.*name=session-butler)/g) ?? []
+    const victim = clients[Math.floor(Math.random() * clients.length)]?.slice(3)
+    if (victim) kills += Number(await story.redis.client('KILL', 'ID', victim))
+    const threads = await story.sql<{ id: number }>(
+      "select id from information_schema.processlist where user = 'root' and id <> connection_id()",
+    )
+    const thread = threads[Math.floor(Math.random() * threads.length)]
+    if (thread && Math.random() < 0.5) await story.sql('kill ?', [thread.id]).catch(() => undefined)
+    await sleep(100)
+  }
+  await Promise.all(load)
+  expect(kills).toBeGreaterThan(20)
+  await story.settled()
+  await story.end({ noReruns: true })
+}, 60_000)
