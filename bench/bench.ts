@@ -46,7 +46,8 @@ try {
     if (!workload) continue
     const load = Number(loadavg()[0]?.toFixed(2))
     const rows = await workload.run(rig, settings)
-    if (values.json) console.log(JSON.stringify({ workload: name, versions: rig.versions, load, settings, rows }))
+    if (values.json)
+      console.log(JSON.stringify({ workload: name, versions: rig.versions, load, settings, rows }))
     else console.log(`\n${workload.title} (load before: ${load})\n${table(rows)}`)
   }
 } finally {

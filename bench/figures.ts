@@ -43,7 +43,9 @@ export function table(rows: readonly Row[]): string {
   const cells = [names, ...rows.map((row) => names.map((name) => text(row[name])))]
   const widths = names.map((_, column) => Math.max(...cells.map((line) => line[column]?.length ?? 0)))
   const align = (cell: string, column: number) =>
-    typeof rows[0]?.[names[column] ?? ''] === 'number' ? cell.padStart(widths[column] ?? 0) : cell.padEnd(widths[column] ?? 0)
+    typeof rows[0]?.[names[column] ?? ''] === 'number'
+      ? cell.padStart(widths[column] ?? 0)
+      : cell.padEnd(widths[column] ?? 0)
   return cells.map((line) => line.map(align).join('  ').trimEnd()).join('\n')
 }
 

@@ -80,7 +80,7 @@ async function beWorker({ tell, graceMs, ...config }: ProcessConfig): Promise<An
     ...connections(config),
     handler: async ({ sessionId: session, message, attempt, signal }) => {
       const startedAt = monotonicMs()
-      const [n = 0, handlerMs = 0] = String(message.payload).split(' ', 2).map(Number)
+      const [n = 0, handlerMs = 0] = (message.payload as string).split(' ', 2).map(Number)
       const run: Run = { session, n, attempt, startedAt, endedAt: 0 }
       runs.push(run)
       report({ event: 'started', run })

@@ -13,8 +13,7 @@ import { Redis } from 'ioredis'
 import { type Connection, createConnection, type RowDataPacket } from 'mysql2/promise'
 import { sleep } from '../src/base/timing.ts'
 import { ensureDatabase, findOrStart, type Server } from '../src/cli/servers.ts'
-import { connectMysql } from '../src/mysql/connect.ts'
-import { migrateUp } from '../src/mysql/migrate.ts'
+import { migrate } from '../src/index.ts'
 import type { Asks, ProcessConfig, Run, Told } from './process.ts'
 
 /** Counters since the server started, and what is connected now; our own two questions are not in them. */
@@ -75,9 +74,7 @@ export class Rig {
     const url = new URL(this.mysql.url)
     url.pathname = `/${name}`
     await ensureDatabase(url.href)
-    const mysql = connectMysql(url.href)
-    await migrateUp(mysql.db)
-    await mysql.close()
+    await migrate(url.href)
     const drop = async () => void (await this.#observer.mysql.query('DROP DATABASE ??', [name]))
     return { redis: this.redis.url, mysql: url.href, prefix: name, drop }
   }
@@ -104,7 +101,10 @@ export class Rig {
 
   async counters(): Promise<Counters> {
     const info = await this.#observer.redis.info()
-    const [rows] = await this.#observer.mysql.query<RowDataPacket[]>('SHOW GLOBAL STATUS WHERE Variable_name IN (?)', [STATUS])
+    const [rows] = await this.#observer.mysql.query<RowDataPacket[]>(
+      'SHOW GLOBAL STATUS WHERE Variable_name IN (?)',
+      [STATUS],
+    )
     const status = new Map(rows.map((row) => [String(row['Variable_name']), Number(row['Value'])]))
     this.#asked += 1
     return {
@@ -141,14 +141,17 @@ export class Child {
         reject(error)
         for (const { reject: fail } of this.#waiting.values()) fail(error)
       })
-      process.on('message', (message: { ready?: true; told?: Told; id?: number; value?: never; error?: string }) => {
-        if (message.ready) resolve()
-        if (message.told) this.#told.emit(nameOf(message.told.event, message.told.run), message.told.run)
-        const waiting = this.#waiting.get(message.id ?? 0)
-        this.#waiting.delete(message.id ?? 0)
-        if (message.error === undefined) waiting?.resolve(message.value as never)
-        else waiting?.reject(new Error(`${role}: ${message.error}`))
-      })
+      process.on(
+        'message',
+        (message: { ready?: true; told?: Told; id?: number; value?: never; error?: string }) => {
+          if (message.ready) resolve()
+          if (message.told) this.#told.emit(nameOf(message.told.event, message.told.run), message.told.run)
+          const waiting = this.#waiting.get(message.id ?? 0)
+          this.#waiting.delete(message.id ?? 0)
+          if (message.error === undefined) waiting?.resolve(message.value as never)
+          else waiting?.reject(new Error(`${role}: ${message.error}`))
+        },
+      )
     })
   }
 
@@ -207,4 +210,5 @@ export function peakMiB(pid: number): number {
 const nameOf = (event: Told['event'], { session, attempt }: Pick<Run, 'session' | 'attempt'>): string =>
   `${event} ${session} ${attempt}`
 
-const field = (info: string, name: string): string => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''
+const field = (info: string, name: string): string =>
+  new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? ''

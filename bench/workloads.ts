@@ -6,7 +6,7 @@ import { sleep } from '../src/base/timing.ts'
 import type { TunablesInput } from '../src/index.ts'
 import { faultsIn, percentile, round } from './figures.ts'
 import { type Burst, monotonicMs, type Sent } from './process.ts'
-import { Child, cpuSeconds, peakMiB, type Rig } from './rig.ts'
+import { type Child, cpuSeconds, peakMiB, type Rig } from './rig.ts'
 
 export interface Settings {
   /** Repetitions of what is judged by its maximum. */
@@ -65,7 +65,8 @@ async function untilCompleted(workers: readonly Child[], expected: number): Prom
     if (completed >= expected) return Math.max(...progress.map(({ lastAt }) => lastAt))
     quiet = completed === seen ? quiet + 1 : 0
     seen = completed
-    if (quiet > 600) throw new Error(`Nothing moves any more: ${completed} of ${expected} messages are complete.`)
+    if (quiet > 600)
+      throw new Error(`Nothing moves any more: ${completed} of ${expected} messages are complete.`)
     await sleep(50)
   }
 }
@@ -79,7 +80,10 @@ async function runsOf(workers: readonly Child[]) {
 export const throughput: Workload = async (rig, { inFlight, perSession }) => {
   const burst: Burst = { sessions: 1000, perSession, inFlight, bytes: 200, handlerMs: 0 }
   const rows: Row[] = []
-  for (const workers of [1, 2]) rows.push(await stage(rig, { workers, tunables: { concurrency: 200 } }, (cast) => flood(rig, cast, burst)))
+  for (const workers of [1, 2])
+    rows.push(
+      await stage(rig, { workers, tunables: { concurrency: 200 } }, (cast) => flood(rig, cast, burst)),
+    )
   return rows
 }
 
@@ -117,7 +121,13 @@ async function flood(rig: Rig, { workers, producer }: Cast, burst: Burst): Promi
 export const latency: Workload = (rig) =>
   stage(rig, { workers: 1 }, async ({ workers, producer }) => {
     const sessions = 500
-    const warm = await producer.ask('burst', { sessions, perSession: 1, inFlight: 50, bytes: 200, handlerMs: 0 })
+    const warm = await producer.ask('burst', {
+      sessions,
+      perSession: 1,
+      inFlight: 50,
+      bytes: 200,
+      handlerMs: 0,
+    })
     await untilCompleted(workers, sessions + 1)
     await sleep(1000)
     const cpuBefore = cpuSeconds(workers[0]?.pid)
@@ -126,7 +136,9 @@ export const latency: Workload = (rig) =>
     const cpu = round(cpuSeconds(workers[0]?.pid) - cpuBefore)
     const runs = await runsOf(workers)
     const startedAt = new Map(runs.map(({ session, n, startedAt: at }) => [`${session} ${n}`, at]))
-    const starts = sent.map(({ session, n, calledAt }) => (startedAt.get(`${session} ${n}`) ?? NaN) - calledAt)
+    const starts = sent.map(
+      ({ session, n, calledAt }) => (startedAt.get(`${session} ${n}`) ?? NaN) - calledAt,
+    )
     const acks = sent.map(({ calledAt, ackedAt }) => ackedAt - calledAt)
     const faults = faultsIn(runs, [...warm, ...sent])
     return [
@@ -145,44 +157,68 @@ const IDLE_RELEASE_MS = 60_000
 
 /** W4: what sessions cost that do nothing, beside the fixed cost of the process. */
 export const idle: Workload = (rig) =>
-  stage(rig, { workers: 1, tunables: { concurrency: 200, idleReleaseMs: IDLE_RELEASE_MS } }, async ({ workers, producer }) => {
-    const sessions = 10_000
-    const [worker] = workers
-    if (!worker) return []
-    const watch = async (what: string, seconds: number): Promise<Row> => {
-      const [before, cpuBefore] = [await rig.counters(), cpuSeconds(worker.pid)]
-      await sleep(seconds * 1000)
-      const after = await rig.counters()
-      return {
-        '1 worker process': what,
-        'Redis commands/s': round((after.redisCommands - before.redisCommands) / seconds),
-        'statements/s': round((after.statements - before.statements) / seconds),
-        'Redis connections': after.redisConnections,
-        'MySQL connections': after.mysqlConnections,
-        'CPU %': round(((cpuSeconds(worker.pid) - cpuBefore) * 100) / seconds),
-        'heap bytes/session': round(((await worker.ask('heapBytes')) - emptyHeap) / sessions),
+  stage(
+    rig,
+    { workers: 1, tunables: { concurrency: 200, idleReleaseMs: IDLE_RELEASE_MS } },
+    async ({ workers, producer }) => {
+      const sessions = 10_000
+      const [worker] = workers
+      if (!worker) return []
+      const watch = async (what: string, seconds: number): Promise<Row> => {
+        const [before, cpuBefore] = [await rig.counters(), cpuSeconds(worker.pid)]
+        await sleep(seconds * 1000)
+        const after = await rig.counters()
+        return {
+          '1 worker process': what,
+          'Redis commands/s': round((after.redisCommands - before.redisCommands) / seconds),
+          'statements/s': round((after.statements - before.statements) / seconds),
+          'Redis connections': after.redisConnections,
+          'MySQL connections': after.mysqlConnections,
+          'CPU %': round(((cpuSeconds(worker.pid) - cpuBefore) * 100) / seconds),
+          'heap bytes/session': round(((await worker.ask('heapBytes')) - emptyHeap) / sessions),
+        }
       }
-    }
-    const sent = await producer.ask('burst', { sessions: 200, perSession: 5, inFlight: 200, bytes: 200, handlerMs: 0 })
-    await untilCompleted(workers, sent.length + 1)
-    await sleep(1000)
-    const emptyHeap = await worker.ask('heapBytes')
-    const empty = await watch('201 sessions', 10)
-    await producer.ask('burst', { sessions, perSession: 1, inFlight: 200, bytes: 200, handlerMs: 0 })
-    await untilCompleted(workers, sent.length + sessions + 1)
-    await sleep(1000)
-    const full = await watch(`${sessions} sessions`, 20)
-    await sleep(IDLE_RELEASE_MS)
-    return [empty, full, await watch('after idle release', 10)]
-  })
+      const sent = await producer.ask('burst', {
+        sessions: 200,
+        perSession: 5,
+        inFlight: 200,
+        bytes: 200,
+        handlerMs: 0,
+      })
+      await untilCompleted(workers, sent.length + 1)
+      await sleep(1000)
+      const emptyHeap = await worker.ask('heapBytes')
+      const empty = await watch('201 sessions', 10)
+      await producer.ask('burst', { sessions, perSession: 1, inFlight: 200, bytes: 200, handlerMs: 0 })
+      await untilCompleted(workers, sent.length + sessions + 1)
+      await sleep(1000)
+      const full = await watch(`${sessions} sessions`, 20)
+      await sleep(IDLE_RELEASE_MS)
+      return [empty, full, await watch('after idle release', 10)]
+    },
+  )
 
 /** W5: a worker dies, or is told to go, in the middle of a turn; how long its session stands still. */
 export const takeover: Workload = async (rig, { rounds }) => {
   const killed = await stage(rig, { workers: 2, tell: true }, (cast) => change(cast, 'SIGKILL', rounds))
-  const drained = await stage(rig, { workers: 2, tell: true, graceMs: 200 }, (cast) => change(cast, 'SIGTERM', rounds))
+  const drained = await stage(rig, { workers: 2, tell: true, graceMs: 200 }, (cast) =>
+    change(cast, 'SIGTERM', rounds),
+  )
   return [
-    { seconds: 'killed → started again', rounds, min: round(percentile(killed, 0)), p50: round(percentile(killed, 0.5)), max: round(Math.max(...killed)) },
-    { seconds: 'drained: aborted → started again', rounds, min: round(percentile(drained, 0)), p50: round(percentile(drained, 0.5)), max: round(Math.max(...drained)) },
+    {
+      seconds: 'killed → started again',
+      rounds,
+      min: round(percentile(killed, 0)),
+      p50: round(percentile(killed, 0.5)),
+      max: round(Math.max(...killed)),
+    },
+    {
+      seconds: 'drained: aborted → started again',
+      rounds,
+      min: round(percentile(drained, 0)),
+      p50: round(percentile(drained, 0.5)),
+      max: round(Math.max(...drained)),
+    },
   ]
 }
 
@@ -196,7 +232,9 @@ async function change({ workers, producer, hire }: Cast, signal: 'SIGKILL' | 'SI
     await sleep(SEASONED_MS)
     const session = `turn-${round}`
     const started = (attempt: number) =>
-      Promise.race(crew.map((worker) => worker.heard('started', session, attempt).then((run) => ({ worker, run }))))
+      Promise.race(
+        crew.map((worker) => worker.heard('started', session, attempt).then((run) => ({ worker, run }))),
+      )
     const [first, again] = [started(1), started(2)]
     await producer.ask('hold', { session, handlerMs: 600_000 })
     const { worker: victim } = await first
@@ -216,7 +254,13 @@ async function change({ workers, producer, hire }: Cast, signal: 'SIGKILL' | 'SI
 /** W8: bursts with turns of different lengths on two workers: who comes second must stay second. */
 export const order: Workload = (rig) =>
   stage(rig, { workers: 2, tunables: { concurrency: 500 } }, async ({ workers, producer }) => {
-    const sent: Sent[] = await producer.ask('burst', { sessions: 500, perSession: 6, inFlight: 500, bytes: 0, handlerMs: 50 })
+    const sent: Sent[] = await producer.ask('burst', {
+      sessions: 500,
+      perSession: 6,
+      inFlight: 500,
+      bytes: 0,
+      handlerMs: 50,
+    })
     const lastAt = await untilCompleted(workers, sent.length + 1)
     const seconds = (lastAt - Math.min(...sent.map(({ calledAt }) => calledAt))) / 1000
     return [{ messages: sent.length, seconds: round(seconds), faults: faultsIn(await runsOf(workers), sent) }]

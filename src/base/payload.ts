@@ -4,7 +4,7 @@
  * caller can still see it, not hours later in a handler. Whoever takes a payload calls it; nothing behind it
  * validates again.
  */
-import { createHash } from 'node:crypto'
+import { hash } from 'node:crypto'
 import { InvalidInputError } from './errors.ts'
 
 /** What a payload is once it has been stored and read back. */
@@ -61,9 +61,8 @@ export function parse(text: string): Json {
  * not).
  */
 export function fingerprint(parts: readonly string[]): string {
-  const hash = createHash('sha256')
-  for (const part of parts) hash.update(`${Buffer.byteLength(part)}:`).update(part)
-  return hash.digest('base64url')
+  const text = parts.map((part) => `${Buffer.byteLength(part)}:${part}`).join('')
+  return hash('sha256', text, 'base64url')
 }
 
 /**

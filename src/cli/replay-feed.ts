@@ -80,20 +80,22 @@ export class ReplayFeed {
     if (waiting) return void waiting.push(message)
     const queue = [message]
     this.#waiting.set(message.session, queue)
-    const pump: Promise<void> = this.#pump(queue)
+    const pump: Promise<void> = this.#pump(message.session, queue)
       .catch((error: unknown) => void (this.#failure ??= { error }))
-      .finally(() => {
-        this.#waiting.delete(message.session)
-        this.#pumps.delete(pump)
-        this.#release(queue.length)
-      })
+      .finally(() => this.#pumps.delete(pump))
     this.#pumps.add(pump)
   }
 
-  async #pump(queue: RecordedMessage[]): Promise<void> {
-    while (queue.length > 0 && !this.#over) {
-      const batch = takeBatch(queue)
-      await this.#sendBatch(batch).finally(() => this.#release(batch.length))
+  async #pump(session: string, queue: RecordedMessage[]): Promise<void> {
+    try {
+      while (queue.length > 0 && !this.#over) {
+        const batch = takeBatch(queue)
+        await this.#sendBatch(batch).finally(() => this.#release(batch.length))
+      }
+    } finally {
+      // In the same step as the last look at the queue: whoever comes later begins a new one.
+      this.#waiting.delete(session)
+      this.#release(queue.length)
     }
   }
 

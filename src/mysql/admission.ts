@@ -10,6 +10,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { ButlerError } from '../base/errors.ts'
 import { type Accepted, admit, type Earlier, type Submission } from '../protocol/intake.ts'
+import { BulkInsert, NOW } from './bulk-insert.ts'
 import type { Database } from './schema.ts'
 import { isDuplicate } from './trouble.ts'
 
@@ -31,7 +32,7 @@ export async function admitAll(
   const counts = new Map<string, number>()
   for (const { sessionId } of submissions) counts.set(sessionId, (counts.get(sessionId) ?? 0) + 1)
   const ids = [...counts.keys()].sort()
-  await raise(trx, ids, counts)
+  await raiseInbox.execute(trx, [...counts].sort(byId))
   const rows = await readNumbers(trx, ids)
   for (const [id, count] of counts) {
     const row = rows.get(id)
@@ -95,25 +96,15 @@ function decide(
   return { results, accepted, numbers, refused: results.some((result) => result instanceof Error) }
 }
 
-async function raise(trx: Trx, ids: readonly string[], counts: ReadonlyMap<string, number>): Promise<void> {
-  await trx
-    .insertInto('butler_sessions')
-    .values(
-      ids.map((id) => ({
-        id,
-        inbox_seq: counts.get(id) ?? 0,
-        waiting_since: sql<Date>`utc_timestamp(3)`,
-        created_at: sql<Date>`utc_timestamp(3)`,
-        updated_at: sql<Date>`utc_timestamp(3)`,
-      })),
-    )
-    .onDuplicateKeyUpdate({
-      inbox_seq: sql`inbox_seq + values(inbox_seq)`,
-      waiting_since: sql`coalesce(waiting_since, values(waiting_since))`,
-      updated_at: sql`values(updated_at)`,
-    })
-    .execute()
-}
+const raiseInbox = new BulkInsert(
+  'butler_sessions',
+  { id: '?', inbox_seq: '?', waiting_since: NOW, created_at: NOW, updated_at: NOW },
+  {
+    inbox_seq: 'inbox_seq + values(inbox_seq)',
+    waiting_since: 'coalesce(waiting_since, values(waiting_since))',
+    updated_at: 'values(updated_at)',
+  },
+)
 
 async function readNumbers(trx: Trx, ids: readonly string[]): Promise<Map<string, SessionNumbers>> {
   // A locking read: in the caller's transaction a plain one could show an old snapshot.
@@ -171,33 +162,36 @@ async function readEarlier(
   return earlier
 }
 
+const byId = ([a]: readonly [string, number], [b]: readonly [string, number]) => (a < b ? -1 : 1)
+
 const keyOf = (sessionId: string, key: string): string => `${sessionId} ${key}`
+
+const insertMessage = new BulkInsert('butler_messages', {
+  session_id: '?',
+  seq: '?',
+  id: '?',
+  idempotency_key: '?',
+  fingerprint: '?',
+  kind: '?',
+  source: '?',
+  payload: '?',
+  traceparent: '?',
+  retry_of: '?',
+  created_at: NOW,
+})
 
 async function insertMessages(
   trx: Trx,
   accepted: readonly { submission: Submission; seq: number }[],
 ): Promise<void> {
-  if (accepted.length === 0) return
-  await trx
-    .insertInto('butler_messages')
-    .values(
-      accepted.map(({ submission, seq }) => ({
-        session_id: submission.sessionId,
-        seq,
-        id: submission.id,
-        idempotency_key: submission.key,
-        fingerprint: submission.fingerprint,
-        kind: submission.kind,
-        source: submission.source,
-        payload: submission.payload,
-        status: null,
-        error: null,
-        traceparent: submission.traceparent,
-        retry_of: submission.retryOf,
-        created_at: sql<Date>`utc_timestamp(3)`,
-      })),
-    )
-    .execute()
+  await insertMessage.execute(
+    trx,
+    accepted.map(
+      ({ submission: { sessionId, id, key, fingerprint, kind, source, payload, ...rest }, seq }) => {
+        return [sessionId, seq, id, key, fingerprint, kind, source, payload, rest.traceparent, rest.retryOf]
+      },
+    ),
+  )
 }
 
 /** Fewer were accepted than the upsert had guessed, or the tombstone moved. */

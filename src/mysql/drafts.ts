@@ -5,6 +5,7 @@
 import { type Kysely, sql } from 'kysely'
 import type { Draft } from '../protocol/draft.ts'
 import type { SessionRow } from '../protocol/session-row.ts'
+import { BulkInsert, NOW } from './bulk-insert.ts'
 import type { Database } from './schema.ts'
 
 /**
@@ -61,31 +62,65 @@ export async function lockRows(
   )
 }
 
+const insertEntries = new BulkInsert('butler_entries', {
+  session_id: '?',
+  entry_seq: '?',
+  seq: '?',
+  epoch: '?',
+  attempt: '?',
+  type: '?',
+  step_key: '?',
+  call_id: '?',
+  payload: '?',
+  created_at: NOW,
+})
+
+/** An upsert of locked, existing rows is the one statement that sets different values for many of them. */
+const updateSessions = new BulkInsert(
+  'butler_sessions',
+  {
+    id: '?',
+    done_seq: '?',
+    stop_seq: '?',
+    running_seq: '?',
+    owner: '?',
+    epoch: '?',
+    starts: '?',
+    failures: '?',
+    handovers: '?',
+    crashes: '?',
+    retry_at: `timestampadd(microsecond, ?, ${NOW})`,
+    entry_seq: '?',
+    created_at: NOW,
+    updated_at: NOW,
+  },
+  {
+    done_seq: 'values(done_seq)',
+    stop_seq: 'values(stop_seq)',
+    running_seq: 'values(running_seq)',
+    owner: 'values(owner)',
+    epoch: 'values(epoch)',
+    starts: 'values(starts)',
+    failures: 'values(failures)',
+    handovers: 'values(handovers)',
+    crashes: 'values(crashes)',
+    retry_at: 'values(retry_at)',
+    entry_seq: 'values(entry_seq)',
+    waiting_since: 'if(inbox_seq > values(done_seq), waiting_since, null)',
+    updated_at: 'values(updated_at)',
+  },
+)
+
 /** The drafts' rows must be locked by this transaction. */
 export async function writeDrafts(trx: Kysely<Database>, drafts: readonly Draft[]): Promise<void> {
-  if (drafts.length === 0) return
-  const entries = drafts.flatMap((draft) =>
-    draft.entries.map((entry) => ({ sessionId: draft.row.id, ...entry })),
+  await insertEntries.execute(
+    trx,
+    drafts.flatMap(({ row, entries }) =>
+      entries.map(({ entrySeq, seq, epoch, attempt, type, stepKey = null, callId = null, payload }) => {
+        return [row.id, entrySeq, seq, epoch, attempt, type, stepKey, callId, payload]
+      }),
+    ),
   )
-  if (entries.length > 0) {
-    await trx
-      .insertInto('butler_entries')
-      .values(
-        entries.map((entry) => ({
-          session_id: entry.sessionId,
-          entry_seq: entry.entrySeq,
-          seq: entry.seq,
-          epoch: entry.epoch,
-          attempt: entry.attempt,
-          type: entry.type,
-          step_key: entry.stepKey ?? null,
-          call_id: entry.callId ?? null,
-          payload: entry.payload,
-          created_at: sql<Date>`utc_timestamp(3)`,
-        })),
-      )
-      .execute()
-  }
   for (const { row, statuses } of drafts) {
     for (const { seq, status, error } of statuses) {
       await trx
@@ -97,43 +132,21 @@ export async function writeDrafts(trx: Kysely<Database>, drafts: readonly Draft[
         .execute()
     }
   }
-  // An upsert of locked, existing rows is the one statement that sets different values for many of them.
-  const later = (ms: number) =>
-    sql<Date>`timestampadd(microsecond, ${Math.round(ms * 1000)}, utc_timestamp(3))`
-  await trx
-    .insertInto('butler_sessions')
-    .values(
-      drafts.map(({ row }) => ({
-        id: row.id,
-        done_seq: row.doneSeq,
-        stop_seq: row.stopSeq,
-        running_seq: row.runningSeq,
-        owner: row.owner,
-        epoch: row.epoch,
-        starts: row.starts,
-        failures: row.failures,
-        handovers: row.handovers,
-        crashes: row.crashes,
-        retry_at: row.retryInMs === null ? null : later(row.retryInMs),
-        entry_seq: row.entrySeq,
-        created_at: sql<Date>`utc_timestamp(3)`,
-        updated_at: sql<Date>`utc_timestamp(3)`,
-      })),
-    )
-    .onDuplicateKeyUpdate({
-      done_seq: sql`values(done_seq)`,
-      stop_seq: sql`values(stop_seq)`,
-      running_seq: sql`values(running_seq)`,
-      owner: sql`values(owner)`,
-      epoch: sql`values(epoch)`,
-      starts: sql`values(starts)`,
-      failures: sql`values(failures)`,
-      handovers: sql`values(handovers)`,
-      crashes: sql`values(crashes)`,
-      retry_at: sql`values(retry_at)`,
-      entry_seq: sql`values(entry_seq)`,
-      waiting_since: sql`if(inbox_seq > values(done_seq), waiting_since, null)`,
-      updated_at: sql`values(updated_at)`,
-    })
-    .execute()
+  await updateSessions.execute(
+    trx,
+    drafts.map(({ row }) => [
+      row.id,
+      row.doneSeq,
+      row.stopSeq,
+      row.runningSeq,
+      row.owner,
+      row.epoch,
+      row.starts,
+      row.failures,
+      row.handovers,
+      row.crashes,
+      row.retryInMs === null ? null : Math.round(row.retryInMs * 1000),
+      row.entrySeq,
+    ]),
+  )
 }

@@ -8,7 +8,7 @@ import { callbackify } from 'node:util'
 import type { MysqlPool, MysqlPoolConnection, MysqlQueryResult } from 'kysely'
 import { ClosedError, InvalidInputError, UnavailableError } from '../base/errors.ts'
 import { withDeadline } from '../base/timing.ts'
-import { cut, GuardedConnection, type RawConnection } from './guarded-connection.ts'
+import { cut, GuardedConnection, hand, type RawConnection } from './guarded-connection.ts'
 import { toUnavailable } from './trouble.ts'
 
 /** The part of a mysql2 pool that is used here. */
@@ -44,7 +44,7 @@ export class Guard implements MysqlPool {
   }
 
   getConnection(callback: (error: unknown, connection: MysqlPoolConnection) => void): void {
-    callbackify(() => this.#checkOut())(callback)
+    hand(this.#checkOut(), callback)
   }
 
   /** Kysely's `destroy` ends here; the pool itself is ended by whoever made it. */

@@ -5,7 +5,7 @@
 import type { Kysely } from 'kysely'
 import { type ButlerError, UnavailableError } from '../base/errors.ts'
 import { Lane } from '../base/lane.ts'
-import { backoffMs, sleep } from '../base/timing.ts'
+import { Alarm, backoffMs, now, sleep } from '../base/timing.ts'
 import type { Accepted, Submission } from '../protocol/intake.ts'
 import { admitAll } from './admission.ts'
 import type { Mysql } from './connect.ts'
@@ -16,7 +16,8 @@ type Trx = Kysely<Database>
 
 interface Request {
   readonly submissions: readonly Submission[]
-  readonly giveUp: AbortSignal
+  /** Monotonic time. */
+  readonly giveUpAt: number
   readonly resolve: (results: (Accepted | ButlerError)[]) => void
   readonly reject: (error: unknown) => void
   /** Being tried now, or tried with a COMMIT whose answer was lost: its fate is open. */
@@ -35,6 +36,9 @@ export class Inbox {
   readonly #onTrouble: (error: unknown) => void
   readonly #lane: Lane<Request>
   readonly #alone: Lane<Request>
+  /** Without an answer, oldest first. */
+  readonly #pending = new Set<Request>()
+  readonly #alarm = new Alarm()
 
   constructor(mysql: Mysql, options: { queueMax: number; onTrouble: (error: unknown) => void }) {
     this.#mysql = mysql
@@ -50,39 +54,54 @@ export class Inbox {
   }
 
   /**
-   * Resolves, per submission, with its place or with the reason why it was refused. Retries until `giveUp` fires;
-   * then rejects with OUTCOME_UNKNOWN if a try is still open, else with MYSQL_UNAVAILABLE (nothing happened).
+   * Resolves, per submission, with its place or with the reason why it was refused. Retries for `timeoutMs`; then
+   * rejects with OUTCOME_UNKNOWN if a try is still open, else with MYSQL_UNAVAILABLE (nothing happened).
    */
-  accept(submissions: readonly Submission[], giveUp: AbortSignal): Promise<(Accepted | ButlerError)[]> {
+  accept(submissions: readonly Submission[], timeoutMs: number): Promise<(Accepted | ButlerError)[]> {
     return new Promise((resolve, reject) => {
-      const late = () => reject(tooLate(request))
       const request: Request = {
         submissions,
-        giveUp,
+        giveUpAt: now() + timeoutMs,
         resolve: (results) => {
-          giveUp.removeEventListener('abort', late)
+          this.#pending.delete(request)
           resolve(results)
         },
         reject: (error) => {
-          giveUp.removeEventListener('abort', late)
+          this.#pending.delete(request)
           reject(error instanceof Error ? error : new Error(String(error)))
         },
         open: false,
         repeated: false,
       }
-      giveUp.addEventListener('abort', late, { once: true })
+      this.#pending.add(request)
+      if (this.#pending.size === 1) this.#watch()
       this.#lane.push(request)
     })
   }
 
+  /** One alarm for all: they give up in the order in which they came. */
+  #watch(): void {
+    for (const request of this.#pending) {
+      const leftMs = request.giveUpAt - now()
+      if (leftMs > 0) return this.#alarm.set(leftMs, () => this.#watch())
+      request.reject(tooLate(request))
+    }
+    this.#alarm.clear()
+  }
+
   /** The same within the caller's transaction, which decides when it commits; any error is the caller's to handle. */
   acceptWithin(trx: Trx, submissions: readonly Submission[]): Promise<(Accepted | ButlerError)[]> {
-    return admitAll(trx, submissions, { queueMax: this.#queueMax, repeated: false, shared: true })
+    // The caller's plugins (camel case, say) are not meant for our tables.
+    return admitAll(trx.withoutPlugins(), submissions, {
+      queueMax: this.#queueMax,
+      repeated: false,
+      shared: true,
+    })
   }
 
   async #run(all: Request[]): Promise<void> {
     // Whoever was told that nothing happened must be right.
-    const requests = all.filter((request) => !request.giveUp.aborted)
+    const requests = all.filter((request) => this.#pending.has(request))
     if (requests.length === 0) return
     for (const request of requests) request.open = true
     const submissions = requests.flatMap((request) => request.submissions)

@@ -3,7 +3,7 @@
  * write entries, statuses and numbers, commit. Rules of many sessions share a transaction; each is decided on its own.
  *
  * Three promises:
- * - A locked row never holds up the others: a batch skips it, and its rule runs alone.
+ * - A locked row never holds up the others: a batch skips it, and in the end its rule runs alone.
  * - A lost answer is settled by comparing the row with what the rule had written, before the rule is applied again.
  * - Trouble (deadlock, outage) is retried whole, after a rollback, until it passes or the caller gives up.
  */
@@ -42,6 +42,8 @@ interface Operation {
   readonly resolve: (result: unknown) => void
   readonly reject: (error: unknown) => void
   tries: number
+  /** How often its row was found locked by somebody else. */
+  skips: number
   inDoubt?: Doubt
 }
 
@@ -61,6 +63,7 @@ interface Outcome {
 const BATCH_ROWS = 200
 const BATCH_BYTES = 2 ** 21
 const LEFTOVERS_AT_ONCE = 3
+const SKIPS_MAX = 2
 
 export class Ledger {
   readonly #mysql: Mysql
@@ -103,6 +106,7 @@ export class Ledger {
         },
         reject,
         tries: 0,
+        skips: 0,
       })
     })
   }
@@ -114,7 +118,7 @@ export class Ledger {
     try {
       await this.#mysql.transaction((trx) => this.#apply(trx, operations, how, { settled, deferred, doubts }))
       for (const [operation, result] of settled) operation.resolve(result)
-      for (const operation of deferred) this.#leftovers.push(operation)
+      for (const operation of deferred) this.#again(operation)
     } catch (error) {
       const inDoubt = isInDoubt(error)
       if (inDoubt || isRetryable(error)) {
@@ -128,6 +132,13 @@ export class Ledger {
         for (const operation of operations) operation.reject(error)
       }
     }
+  }
+
+  /** Mostly a producer holds the row, for a moment: worth another batch or two before a transaction of its own. */
+  #again(operation: Operation): void {
+    operation.skips += 1
+    if (operation.skips <= SKIPS_MAX) this.#batches.push(operation)
+    else this.#leftovers.push(operation)
   }
 
   async #apply(

@@ -36,40 +36,93 @@ export function script<const K extends string, R, const A extends string = never
   const source = [...spec.keys.map(declare('KEYS')), ...args.map(declare('ARGV'))].join(' ') + spec.lua
   const sha = createHash('sha1').update(source).digest('hex')
 
-  type Call = [sourceOrSha: string, keyCount: number, ...inputs: (string | number)[]]
-  const call = (first: string, inputs: Inputs<K, A>): Call => [
-    first,
-    spec.keys.length,
-    ...spec.keys.map((name) => inputs[name]),
-    ...args.map((name) => inputs[name]),
-  ]
+  const call = (inputs: Inputs<K, A>): Call => ({
+    sha,
+    source,
+    inputs: [spec.keys.length, ...spec.keys.map((name) => inputs[name]), ...args.map((name) => inputs[name])],
+  })
 
-  async function once(redis: RedisClient, inputs: Inputs<K, A>): Promise<R> {
-    try {
-      return spec.reply(await redis.evalsha(...call(sha, inputs)))
-    } catch (error) {
-      if (!isNoScript(error)) throw error
-      return spec.reply(await redis.eval(...call(source, inputs)))
-    }
-  }
+  const once = (redis: RedisClient, inputs: Inputs<K, A>): Promise<R> =>
+    share(redis, call(inputs)).then(spec.reply)
 
   async function many(redis: RedisClient, list: readonly Inputs<K, A>[]): Promise<(R | Error)[]> {
-    if (list.length === 0) return []
-    if (isCluster(redis)) return Promise.all(list.map((inputs) => once(redis, inputs).catch(toError)))
-    const pipeline = redis.pipeline()
-    for (const inputs of list) pipeline.evalsha(...call(sha, inputs))
-    const replies = await results(pipeline.exec(), list.length)
-    const unknown = list.flatMap((inputs, index) => (isNoScript(replies[index]) ? [{ inputs, index }] : []))
-    if (unknown.length > 0) {
-      const again = redis.pipeline()
-      for (const { inputs } of unknown) again.eval(...call(source, inputs))
-      const answers = await results(again.exec(), unknown.length)
-      for (const [position, { index }] of unknown.entries()) replies[index] = answers[position]
-    }
+    const replies = await runAll(redis, list.map(call))
     return replies.map((reply) => (reply instanceof Error ? reply : decoded(spec.reply, reply)))
   }
 
   return Object.assign(once, { many })
+}
+
+/** A script ready to run: its hash, its text, and the number of keys followed by keys and arguments. */
+interface Call {
+  readonly sha: string
+  readonly source: string
+  readonly inputs: readonly [keyCount: number, ...inputs: (string | number)[]]
+}
+
+interface Shared {
+  readonly call: Call
+  readonly resolve: (reply: unknown) => void
+  readonly reject: (error: Error) => void
+}
+
+const gathering = new WeakMap<RedisClient, Shared[]>()
+
+/**
+ * Calls made in the same turn of the event loop share a pipeline: when a batch of sessions finishes together, its next
+ * steps go to Redis in one write. Each is answered and may fail on its own.
+ */
+function share(redis: RedisClient, call: Call): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const batch = gathering.get(redis)
+    if (batch) {
+      batch.push({ call, resolve, reject })
+      return
+    }
+    const fresh: Shared[] = [{ call, resolve, reject }]
+    gathering.set(redis, fresh)
+    queueMicrotask(() => {
+      gathering.delete(redis)
+      void runAll(
+        redis,
+        fresh.map((shared) => shared.call),
+      ).then((replies) => {
+        for (const [index, shared] of fresh.entries()) {
+          const reply = replies[index]
+          if (reply instanceof Error) shared.reject(reply)
+          else shared.resolve(reply)
+        }
+      })
+    })
+  })
+}
+
+/** The replies in order, errors among them. Never rejects. A script that Redis does not know is sent again as text. */
+async function runAll(redis: RedisClient, calls: readonly Call[]): Promise<unknown[]> {
+  if (calls.length === 0) return []
+  if (isCluster(redis) || calls.length === 1) return Promise.all(calls.map((call) => runOne(redis, call)))
+  const pipeline = redis.pipeline()
+  for (const { sha, inputs } of calls) pipeline.evalsha(sha, ...inputs)
+  const replies = await results(pipeline.exec(), calls.length)
+  const unknown = [...calls.entries()].filter(([index]) => isNoScript(replies[index]))
+  if (unknown.length > 0) {
+    const again = redis.pipeline()
+    for (const [, { source, inputs }] of unknown) again.eval(source, ...inputs)
+    const answers = await results(again.exec(), unknown.length)
+    for (const [position, [index]] of unknown.entries()) replies[index] = answers[position]
+  }
+  return replies
+}
+
+async function runOne(redis: RedisClient, { sha, source, inputs }: Call): Promise<unknown> {
+  try {
+    return await redis.evalsha(sha, ...inputs).catch((error: unknown) => {
+      if (isNoScript(error)) return redis.eval(source, ...inputs)
+      throw error
+    })
+  } catch (error) {
+    return toError(error)
+  }
 }
 
 /** A name that Lua could not bind would only fail in Redis, at run time. */

@@ -300,7 +300,7 @@ export class Client {
     const { inbox, tunables } = this.#stores
     try {
       if (trx) return await inbox.acceptWithin(trx as Transaction<Database>, submissions)
-      return await inbox.accept(submissions, deadline(tunables.enqueueTimeoutMs))
+      return await inbox.accept(submissions, tunables.enqueueTimeoutMs)
     } catch (error) {
       // In the caller's transaction a deadlock is the caller's to see and to retry, as the driver said it.
       throw trx ? error : toUnavailable(error)

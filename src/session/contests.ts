@@ -6,8 +6,9 @@
  */
 import { processOf } from '../base/ids.ts'
 import { now, Ticker } from '../base/timing.ts'
+import type { Verdict } from '../protocol/ownership.ts'
 import type { TurnName } from '../protocol/session-row.ts'
-import { look } from '../redis/fleet.ts'
+import { type Look, look } from '../redis/fleet.ts'
 import { readMany, tokenOf } from '../redis/lock.ts'
 import type { Judged } from './hold.ts'
 import type { Stores } from './stores.ts'
@@ -25,6 +26,8 @@ export class Contests {
   readonly #stores: Stores
   /** Since when this process hears notifications without a break; a verdict needs longer than the silence it judges. */
   readonly #hearingSince: () => number | null
+  readonly #isDead: (processId: string) => boolean
+  readonly #onSuspect: (processId: string) => void
   readonly #onVerdict: (sessionId: string, judged: Judged) => void
   readonly #contests = new Map<string, Contest>()
   readonly #ticker: Ticker
@@ -32,11 +35,17 @@ export class Contests {
   constructor(options: {
     stores: Stores
     hearingSince: () => number | null
+    /** The roll call's verdict. */
+    isDead: (processId: string) => boolean
+    /** An owner that shows no sign of life: whether it is dead is for the roll call to find out. */
+    onSuspect: (processId: string) => void
     onVerdict: (sessionId: string, judged: Judged) => void
   }) {
     const { telemetry, tunables } = options.stores
     this.#stores = options.stores
     this.#hearingSince = options.hearingSince
+    this.#isDead = options.isDead
+    this.#onSuspect = options.onSuspect
     this.#onVerdict = options.onVerdict
     this.#ticker = new Ticker({
       tick: () => this.#look(),
@@ -79,25 +88,40 @@ export class Contests {
     )
     const owners = [...new Set(contests.map(([, { turn }]) => processOf(turn.owner)))]
     const looks = await look(redis.commands, keys, owners)
-    const hearingSince = this.#hearingSince()
     for (const [index, [sessionId, contest]] of contests.entries()) {
       const value = locks[index]
       if (typeof value === 'string' && tokenOf(value) === contest.turn.owner) {
         this.#contests.delete(sessionId)
         continue
       }
-      const beating = looks.get(processOf(contest.turn.owner))?.beating ?? false
-      contest.missingSince = beating ? undefined : (contest.missingSince ?? now())
-      const hung =
-        contest.missingSince !== undefined &&
-        now() - contest.missingSince >= tunables.hungAfterMs &&
-        hearingSince !== null &&
-        now() - hearingSince >= tunables.hungAfterMs
-      if (hung || now() - contest.since >= tunables.lockTtlMs) {
+      const verdict = this.#judge(contest, looks.get(processOf(contest.turn.owner)))
+      if (verdict) {
         this.#contests.delete(sessionId)
-        this.#onVerdict(sessionId, { turn: contest.turn, verdict: hung ? 'hung' : 'silent' })
+        this.#onVerdict(sessionId, { turn: contest.turn, verdict })
       } else this.#ask(sessionId, contest.turn)
     }
+  }
+
+  /**
+   * Hung is who is still connected but shows no heartbeat. Who is neither is left to the roll call, because a death
+   * counts against its message: taken for hung, a message that kills its process would do so for ever.
+   */
+  #judge(contest: Contest, seen: Look = { subscribed: false, beating: false }): Verdict | undefined {
+    const { redis, tunables } = this.#stores
+    const owner = processOf(contest.turn.owner)
+    const hearingSince = this.#hearingSince()
+    contest.missingSince = seen.beating ? undefined : (contest.missingSince ?? now())
+    const gone = !seen.beating && !seen.subscribed && !redis.cluster
+    if (gone && this.#isDead(owner)) return 'dead'
+    if (gone) this.#onSuspect(owner)
+    const hung =
+      !gone &&
+      contest.missingSince !== undefined &&
+      now() - contest.missingSince >= tunables.hungAfterMs &&
+      hearingSince !== null &&
+      now() - hearingSince >= tunables.hungAfterMs
+    if (hung) return 'hung'
+    return now() - contest.since >= tunables.lockTtlMs ? 'silent' : undefined
   }
 
   #ask(sessionId: string, { owner }: TurnName): void {

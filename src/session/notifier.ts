@@ -31,15 +31,20 @@ export class Notifier {
   constructor(stores: Stores, self?: string) {
     this.#stores = stores
     this.#self = self
-    this.#notices = new Lane({ run: (notices) => this.#notify(notices), maxItems: 500 })
+    this.#notices = new Lane({
+      run: async (notices) => {
+        await this.#bounded(this.#notify(notices))
+        for (const { resolve } of notices) resolve()
+      },
+      maxItems: 500,
+    })
   }
 
   /** After a commit: leave a reference in the session's queue and wake its owner, or somebody. Never rejects. */
   accepted(list: readonly Notice[]): Promise<void> {
-    const all = Promise.all(
+    return Promise.all(
       list.map((notice) => new Promise<void>((resolve) => this.#notices.push({ ...notice, resolve }))),
-    )
-    return this.#bounded(all)
+    ).then(() => undefined)
   }
 
   /** After the tombstone was raised: tell the owner, or wake somebody so that stopped messages get their final state. */
@@ -63,32 +68,26 @@ export class Notifier {
   }
 
   async #notify(notices: readonly Pending[]): Promise<void> {
-    try {
-      const locks = await pushMany(this.#stores.redis.commands, this.#stores.keys, notices)
-      const owned = new Map<string, string[]>()
-      const free: string[] = []
-      const stops: Promise<unknown>[] = []
-      for (const [index, { id, stopThrough }] of notices.entries()) {
-        const value = locks[index]
-        if (value instanceof Error)
-          this.#stores.telemetry.emit('redis.trouble', { error: value, session: id })
-        if (typeof value !== 'string') free.push(id)
-        else {
-          const process = processOf(tokenOf(value))
-          if (stopThrough !== undefined) stops.push(this.#stores.publisher.stop(process, id, stopThrough))
-          owned.set(process, [...(owned.get(process) ?? []), id])
-        }
+    const { redis, keys, publisher, telemetry } = this.#stores
+    const locks = await pushMany(redis.commands, keys, notices)
+    const owned = new Map<string, Set<string>>()
+    const free = new Set<string>()
+    const stops: Promise<unknown>[] = []
+    for (const [index, { id, stopThrough }] of notices.entries()) {
+      const value = locks[index]
+      if (value instanceof Error) telemetry.emit('redis.trouble', { error: value, session: id })
+      if (typeof value !== 'string') free.add(id)
+      else {
+        const process = processOf(tokenOf(value))
+        if (stopThrough !== undefined) stops.push(publisher.stop(process, id, stopThrough))
+        owned.set(process, (owned.get(process) ?? new Set()).add(id))
       }
-      await Promise.all([
-        ...stops,
-        ...[...owned].map(([process, ids]) => this.#wakeProcess(process, [...new Set(ids)])),
-        this.#wakeSomebody([...new Set(free)]),
-      ])
-    } catch (error) {
-      this.#stores.telemetry.emit('redis.trouble', { error })
-    } finally {
-      for (const { resolve } of notices) resolve()
     }
+    await Promise.all([
+      ...stops,
+      ...[...owned].map(([process, ids]) => this.#wakeProcess(process, [...ids])),
+      this.#wakeSomebody([...free]),
+    ])
   }
 
   async #wakeProcess(process: string, ids: readonly string[]): Promise<void> {

@@ -105,6 +105,8 @@ export class Worker {
     this.#contests = new Contests({
       stores,
       hearingSince,
+      isDead,
+      onSuspect: (id) => this.#rollCall.suspect(id),
       onVerdict: (sessionId, judged) => this.#registry.wake(sessionId, judged),
     })
     this.#rollCall = new RollCall({

@@ -38,7 +38,7 @@ async function sessions(count: number): Promise<string[]> {
   const ids = Array.from({ length: count }, () => `s-${String((made += 1)).padStart(4, '0')}`)
   const inbox = new Inbox(mysql, { queueMax: 10, onTrouble: () => undefined })
   const all = ids.flatMap((sessionId) => [1, 2].map((n) => submission(`${sessionId}-m${n}`, { sessionId })))
-  await inbox.accept(all, new AbortController().signal)
+  await inbox.accept(all, 60_000)
   return ids
 }
 
@@ -280,7 +280,7 @@ test('I4 · a Start without an answer is settled by the row while producers and 
     if (action === 'pass, then cut') {
       const late = submission('late', { sessionId: id })
       between = Promise.all([
-        inbox.accept([late], new AbortController().signal),
+        inbox.accept([late], 60_000),
         other.commit(id, (draft) => stop(draft, undefined)),
       ])
     }

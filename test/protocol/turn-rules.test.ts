@@ -35,7 +35,7 @@ test.each([
   ['another owner', { owner: 'P2.bbbb' }, {}, { outcome: 'lost' }],
   ['no owner', { owner: null }, {}, { outcome: 'lost' }],
   ['a running turn', { runningSeq: 2 }, {}, { outcome: 'lost' }],
-  ['nothing to do', { doneSeq: 3 }, {}, { outcome: 'nothing' }],
+  ['nothing to do', { doneSeq: 3 }, {}, { outcome: 'nothing', doneSeq: 3 }],
   ['a back-off', { starts: 1, retryInMs: 40 }, {}, { outcome: 'later', retryInMs: 40 }],
   ['a kind without handler', {}, { runs: () => false }, { outcome: 'unrunnable', kind: 'message', seq: 2 }],
   ['another suspect running', { crashes: 2, starts: 2 }, { maySuspect: () => false }, { outcome: 'suspect' }],

@@ -154,7 +154,7 @@ test.each([
   ['a handler that is no function for a kind', { handlers: { a: 7 } }],
 ])('a worker with %s is refused', (_what, options) => {
   const make = (): Worker =>
-    createWorker({ redis: 'redis://127.0.0.1:1', mysql: 'mysql://root@127.0.0.1:1/app', ...any(options) })
+    createWorker(any({ redis: 'redis://127.0.0.1:1', mysql: 'mysql://root@127.0.0.1:1/app', ...options }))
   expect(make).toThrow(expect.objectContaining({ code: 'INVALID_OPTIONS' }))
 })
 

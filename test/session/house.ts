@@ -65,6 +65,14 @@ export function openHouse() {
   let drop: () => Promise<void>
   let made = 0
 
+  const redisKeys = async (): Promise<string[]> => {
+    const found: string[] = []
+    for await (const page of at.redis.scanStream({ match: `${at.prefix}:*`, count: 1000 })) {
+      found.push(...(page as string[]))
+    }
+    return found.sort()
+  }
+
   beforeAll(async () => {
     process.on('unhandledRejection', note)
     const database = await freshDatabase()
@@ -82,6 +90,8 @@ export function openHouse() {
     await Promise.all(clients.splice(0).map((client) => client.close()))
     // What a test leaves undone is no work for the next one's workers.
     for (const table of TABLES) await sql`delete from ${sql.table(table)}`.execute(at.mysql.db)
+    const keys = await redisKeys()
+    if (keys.length > 0) await at.redis.del(keys)
     expect(unhandled.splice(0)).toEqual([])
   })
   afterAll(async () => {
@@ -138,7 +148,7 @@ export function openHouse() {
     async everything(): Promise<unknown> {
       const counts = TABLES.map((table) => sql<{ n: number }>`select count(*) n from ${sql.table(table)}`)
       const rows = await Promise.all(counts.map((count) => count.execute(at.mysql.db)))
-      return [...rows.map((one) => Number(one.rows[0]?.n)), await this.redisKeys()]
+      return [...rows.map((one) => Number(one.rows[0]?.n)), await redisKeys()]
     },
     status: async (id: string): Promise<(string | null)[]> =>
       (
@@ -149,13 +159,7 @@ export function openHouse() {
           .orderBy('seq')
           .execute()
       ).map((row) => row.status),
-    redisKeys: async (): Promise<string[]> => {
-      const found: string[] = []
-      for await (const page of at.redis.scanStream({ match: `${at.prefix}:*`, count: 1000 })) {
-        found.push(...(page as string[]))
-      }
-      return found.sort()
-    },
+    redisKeys,
   })
 }
 

@@ -41,4 +41,4 @@ test('I4 · killing connections at random for a while loses, reorders and repeat
   expect(kills).toBeGreaterThan(20)
   await story.settled()
   await story.end({ noReruns: true })
-}, 60_000)
+})

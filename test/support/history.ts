@@ -1,4 +1,4 @@
-// The history file of a story: one JSON line per thing a handler or a worker process did, appended and synced at once,
+// The history file of a story: one JSON line per thing a handler or a worker process did, appended at once by a synchronous call,
 // outside of the system under test, so that it survives whatever is killed. All processes of a story share one file.
 import { appendFileSync, readFileSync } from 'node:fs'
 
@@ -29,11 +29,11 @@ export type Note = Omit<Line, 'pid' | 'process' | 'ns'>
 
 export const monotonicNs = (): number => Number(process.hrtime.bigint())
 
-/** Appends to `file` for one process; each line is on the disk when the call returns. */
+/** Appends to `file` for one process. What was written before a SIGKILL is in the file. */
 export function scribe(file: string, processId: string): (note: Note) => void {
   return (note) => {
     const line: Line = { ...note, pid: process.pid, process: processId, ns: monotonicNs() }
-    appendFileSync(file, `${JSON.stringify(line)}\n`, { flag: 'as' })
+    appendFileSync(file, `${JSON.stringify(line)}\n`, { flag: 'a' })
   }
 }
 

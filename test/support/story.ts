@@ -20,6 +20,7 @@ import {
   type TunablesInput,
 } from '../../src/index.ts'
 import type { Server } from '../../src/cli/servers.ts'
+import { vi } from 'vitest'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { migrateUp } from '../../src/mysql/migrate.ts'
 import { type AcceptedNote, type Evidence, expectClean, type StopNote } from './checker.ts'
@@ -47,6 +48,9 @@ export interface StoryOptions {
   readonly own?: { readonly redis?: boolean; readonly mysql?: boolean }
   readonly mayCrash?: boolean
 }
+
+/** Processes start slowly on a busy machine; what hangs is found by the shorter deadlines of `eventually`. */
+vi.setConfig({ testTimeout: 90_000 })
 
 const open = new Set<Story>()
 

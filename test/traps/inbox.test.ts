@@ -8,7 +8,6 @@ import { resolveTunables } from '../../src/base/options.ts'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { Inbox } from '../../src/mysql/inbox.ts'
 import { toSubmission } from '../../src/session/submission.ts'
-import { until } from '../support/eventually.ts'
 import { TO_MYSQL } from './line.ts'
 import { Stage } from './stage.ts'
 import { eventually, openWorld, type World } from './world.ts'
@@ -21,20 +20,6 @@ afterEach(() => world.close())
 
 const tunables = resolveTunables()
 
-/** Resolves when a statement that says `text` waits for a row lock, or when none does any more. */
-const lockWait = (text: string, wanted = true) =>
-  until(
-    async () => {
-      const waiting = await world.rows(
-        "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?",
-        [`%${text}%`],
-      )
-      return waiting.length > 0 === wanted
-    },
-    // InnoDB renews what it shows there only when nobody has looked for 100 ms.
-    { everyMs: 150, what: `a statement that waits for ${text}: ${wanted}` },
-  )
-
 /** A client whose transactions can be held at an exact statement. */
 async function clientOnLine(): Promise<{ client: Client; line: Awaited<ReturnType<World['newLine']>> }> {
   const line = await world.newLine(world.mysqlUrl)
@@ -44,22 +29,28 @@ async function clientOnLine(): Promise<{ client: Client; line: Awaited<ReturnTyp
 test('I1 · trap: transactions that create the same sessions at once do not deadlock each other', async () => {
   const troubles: unknown[] = []
   const pools = Array.from({ length: 4 }, () => connectMysql(world.mysqlUrl, { timeoutMs: 20_000 }))
-  const inboxes = pools.map((mysql) => new Inbox(mysql, { queueMax: 1000, onTrouble: (error) => troubles.push(error) }))
+  const inboxes = pools.map(
+    (mysql) => new Inbox(mysql, { queueMax: 1000, onTrouble: (error) => troubles.push(error) }),
+  )
   // Each round, four processes enqueue to the same two or three new sessions, each in another order.
   for (let round = 0; round < 20; round++) {
     const ids = [`a${round}`, `b${round}`, `c${round % 7}`]
     const results = await Promise.all(
       inboxes.map((inbox, index) => {
         const order = ids.map((_, at) => ids[(at + index) % ids.length])
-        const submissions = order.map((id) => toSubmission(id, 'hello', { idempotencyKey: `k${index}` }, tunables))
-        return inbox.accept(submissions, deadline(20_000))
+        const submissions = order.map((id) =>
+          toSubmission(id, 'hello', { idempotencyKey: `k${index}` }, tunables),
+        )
+        return inbox.accept(submissions, 20_000)
       }),
     )
     expect(results.flat().filter((result) => result instanceof Error)).toEqual([])
   }
   await Promise.all(pools.map((mysql) => mysql.close()))
   expect(troubles).toEqual([])
-  expect(await world.rows('SELECT id FROM butler_sessions WHERE id LIKE ? AND inbox_seq <> 4', ['a%'])).toEqual([])
+  expect(
+    await world.rows('SELECT id FROM butler_sessions WHERE id LIKE ? AND inbox_seq <> 4', ['a%']),
+  ).toEqual([])
 })
 
 test('I6 · trap: an idempotency key is looked up under the row lock, so a row committed meanwhile is not missed', async () => {
@@ -68,7 +59,7 @@ test('I6 · trap: an idempotency key is looked up under the row lock, so a row c
   const first = client.enqueue('same', 'hello', { idempotencyKey: 'key' })
   await commit.seen
   const second = world.client.enqueue('same', 'hello', { idempotencyKey: 'key' })
-  await lockWait('same')
+  await world.lockWait('same')
   commit.release()
   const { seq, id } = await first
   expect(await second).toEqual({ seq, id, duplicate: true })
@@ -76,15 +67,23 @@ test('I6 · trap: an idempotency key is looked up under the row lock, so a row c
 })
 
 /** The application's own Kysely, with the isolation level it happens to have: REPEATABLE READ. */
-const application = () => new Kysely<never>({ dialect: new MysqlDialect({ pool: createPool({ uri: world.mysqlUrl }) }) })
+const application = () =>
+  new Kysely<never>({ dialect: new MysqlDialect({ pool: createPool({ uri: world.mysqlUrl }) }) })
 
 test('I6 · trap: in a caller’s REPEATABLE READ transaction a key committed after its snapshot is not missed', async () => {
   const app = application()
   const again = await app.transaction().execute(async (trx) => {
-    await trx.selectFrom('butler_messages' as never).selectAll().execute()
+    await trx
+      .selectFrom('butler_messages' as never)
+      .selectAll()
+      .execute()
     await world.client.enqueue('same', 'hello', { idempotencyKey: 'key' })
     // The last of them would be refused, if it were not known.
-    const options = [{ idempotencyKey: 'new' }, { idempotencyKey: 'key' }, { idempotencyKey: 'key', whenBusy: 'reject' }] as const
+    const options = [
+      { idempotencyKey: 'new' },
+      { idempotencyKey: 'key' },
+      { idempotencyKey: 'key', whenBusy: 'reject' },
+    ] as const
     const items = options.map((option) => ({ sessionId: 'same', message: 'hello', ...option }))
     const many = await world.client.enqueueMany(items, { trx })
     const one = await world.client.enqueue('same', 'hello', { ...options[2], trx })
@@ -110,7 +109,9 @@ test('I1 · trap: keys that are looked up and absent lock nothing of other sessi
   await commit.seen
   const quick = world.newClient({ enqueueTimeoutMs: 4000 })
   const results = await Promise.all(
-    NEIGHBOURS.map((id) => quick.enqueue(id, 'hello', { idempotencyKey: 'absent' }).then(({ duplicate }) => duplicate)),
+    NEIGHBOURS.map((id) =>
+      quick.enqueue(id, 'hello', { idempotencyKey: 'absent' }).then(({ duplicate }) => duplicate),
+    ),
   )
   expect(results).toEqual(NEIGHBOURS.map(() => false))
   commit.release()
@@ -132,9 +133,17 @@ test('I1 · trap: nor do those of a caller’s open REPEATABLE READ transaction'
 test('I1 · trap: one impossible row does not fail its batch', async () => {
   await world.run(`CREATE TRIGGER refuse BEFORE INSERT ON butler_messages FOR EACH ROW
     IF NEW.payload = '"impossible"' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; END IF`)
-  const sent = ['a', 'b', 'impossible', 'c', 'd'].map((payload, index) => world.client.enqueue(`s${index}`, payload))
+  const sent = ['a', 'b', 'impossible', 'c', 'd'].map((payload, index) =>
+    world.client.enqueue(`s${index}`, payload),
+  )
   const results = await Promise.allSettled(sent)
-  expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'rejected', 'fulfilled', 'fulfilled'])
+  expect(results.map(({ status }) => status)).toEqual([
+    'fulfilled',
+    'fulfilled',
+    'rejected',
+    'fulfilled',
+    'fulfilled',
+  ])
   expect(await world.rows('SELECT id FROM butler_sessions ORDER BY id')).toEqual(
     ['s0', 's1', 's3', 's4'].map((id) => ({ id })),
   )
@@ -155,7 +164,7 @@ test('I1 · trap: one impossible entry fails its own message only, and does not 
     stage.go()
     return world.rows('SELECT id FROM butler_sessions WHERE done_seq = 0').then(({ length }) => length === 0)
   }, 'all done')
-  const failed = await world.rows("SELECT session_id, status FROM butler_messages WHERE status IS NOT NULL")
+  const failed = await world.rows('SELECT session_id, status FROM butler_messages WHERE status IS NOT NULL')
   expect(failed).toEqual([{ session_id: 's2', status: 'failed' }])
   expect(stage.turns.filter(({ sessionId }) => sessionId !== 's2')).toHaveLength(4)
 })
@@ -190,12 +199,16 @@ test('I1 · trap: an enqueue that meets 1205 halfway is repeated whole', async (
     [id],
   )
   // The number is given out, then the message's own row waits, in vain.
-  const sent = world.newClient({ enqueueTimeoutMs: 20_000 }).enqueue(id, 'hello')
-  await lockWait(id)
-  await lockWait(id, false)
+  const troubles: unknown[] = []
+  const mysql = connectMysql(world.mysqlUrl, { timeoutMs: 2000 })
+  const inbox = new Inbox(mysql, { queueMax: 10, onTrouble: (error) => troubles.push(error) })
+  const sent = inbox.accept([toSubmission(id, 'hello', {}, tunables)], 20_000)
+  await eventually(() => troubles.length > 0, '1205')
   await connection.rollback()
   connection.release()
-  expect(await sent).toMatchObject({ seq: 1, duplicate: false })
+  expect(await sent).toMatchObject([{ seq: 1, duplicate: false }])
+  expect(String(troubles[0])).toContain('Lock wait timeout')
+  await mysql.close()
   expect((await world.row(id)).inbox_seq).toBe(1)
 })
 
@@ -221,7 +234,9 @@ test.each(['commit', 'rollback'])(
     const outcome = await sent
     const later: Accepted[] = []
     for (const payload of ['a', 'b', 'c']) later.push(await client.enqueue('s', payload))
-    const rows = await world.rows<{ seq: number; payload: string }>('SELECT seq, payload FROM butler_messages ORDER BY seq')
+    const rows = await world.rows<{ seq: number; payload: string }>(
+      'SELECT seq, payload FROM butler_messages ORDER BY seq',
+    )
     const expected = moment === 'rollback' ? ['first', 'a', 'b', 'c'] : ['first', 'good', 'a', 'b', 'c']
     expect(rows.map(({ payload }) => JSON.parse(payload) as string)).toEqual(expected)
     expect(rows.map(({ seq }) => seq)).toEqual(expected.map((_, index) => index + 1))

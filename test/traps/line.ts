@@ -42,8 +42,14 @@ export async function lineTo(serverUrl: string): Promise<Line> {
   const server = createServer((near) => {
     if (!isUp) return void near.destroy()
     const far = connect(Number(target.port), target.hostname)
-    const upward = new Valve((chunk) => far.write(chunk), () => far.end())
-    const downward = new Valve((chunk) => near.write(chunk), () => near.end())
+    const upward = new Valve(
+      (chunk) => far.write(chunk),
+      () => far.end(),
+    )
+    const downward = new Valve(
+      (chunk) => near.write(chunk),
+      () => near.end(),
+    )
     let lose: Trap | undefined
     for (const socket of [near, far]) {
       sockets.add(socket)

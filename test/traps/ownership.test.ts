@@ -42,7 +42,9 @@ test('I3 I8 · trap: a fenced owner leaves no lock behind, and the session goes 
   const w1 = await world.worker(one.handler, UNHURRIED)
   await world.client.enqueue('s', 'wait')
   await one.began()
-  await world.run("UPDATE butler_sessions SET owner = 'Other.x', epoch = 7, running_seq = NULL WHERE id = 's'")
+  await world.run(
+    "UPDATE butler_sessions SET owner = 'Other.x', epoch = 7, running_seq = NULL WHERE id = 's'",
+  )
   one.go()
   await w1.says('turn.lost')
   // Its lock would live for 30 s.
@@ -133,7 +135,9 @@ test('I8 I4 · trap: an acquirer that gets its answer late starts nothing under 
 
 test('I8 · trap: a running row whose owner is NULL is matched and served', async () => {
   await world.client.enqueue('s', 'hello')
-  await world.run("UPDATE butler_sessions SET running_seq = 1, starts = 1, epoch = 3, owner = NULL WHERE id = 's'")
+  await world.run(
+    "UPDATE butler_sessions SET running_seq = 1, starts = 1, epoch = 3, owner = NULL WHERE id = 's'",
+  )
   await world.worker(one.handler)
   await world.done('s')
   expect(one.turns.map(({ attempt, epoch }) => [attempt, epoch])).toEqual([[2, 4]])

@@ -48,7 +48,10 @@ test('I3 I8 · trap: a late busy → idle command does not mark a running sessio
   await one.began(3)
   const { lines, end } = await record(world.redis)
   late.release()
-  await eventually(() => lines.some((line) => line.includes(token) && line.includes(':processing')), 'it arrived')
+  await eventually(
+    () => lines.some((line) => line.includes(token) && line.includes(':processing')),
+    'it arrived',
+  )
   end()
   expect(await lockOf('s')).toBe((await world.row('s')).owner)
   const w2 = await world.worker(two.handler)
@@ -79,10 +82,12 @@ test('I2 I4 · trap: a move whose reply was lost does not take the next message 
 test('I2 · trap: what an earlier owner took goes back to the end from which it is taken', async () => {
   const { redis, keys } = world
   await redis.set(keys.lock('s'), 'P.token', 'PX', 30_000)
-  const push = (seq: number) => pushMany(redis, keys, [{ id: 's', reference: formatReference({ seq, id: `m-${seq}` }) }])
+  const push = (seq: number) =>
+    pushMany(redis, keys, [{ id: 's', reference: formatReference({ seq, id: `m-${seq}` }) }])
   for (const seq of [1, 2, 3]) await push(seq)
   // As LMOVE queue processing RIGHT LEFT leaves it, by an owner that took two and died.
-  for (let taken = 0; taken < 2; taken++) await redis.lmove(keys.queue('s'), keys.processing('s'), 'RIGHT', 'LEFT')
+  for (let taken = 0; taken < 2; taken++)
+    await redis.lmove(keys.queue('s'), keys.processing('s'), 'RIGHT', 'LEFT')
   await push(4)
   expect(await recover(redis, keys, 's', 'P.token')).toMatchObject({ outcome: 'recovered', count: 2 })
   const order: string[] = []
@@ -142,7 +147,9 @@ test('I8 I3 · a process that stays silent after a flush for longer than that is
   await two.began()
   end()
   expect(w2.saw('session.evicted').map(({ fields }) => fields['verdict'])).toEqual(['hung'])
-  await expect(one.turn().append({ type: 'note', payload: 'late' })).rejects.toMatchObject({ code: 'TURN_LOST' })
+  await expect(one.turn().append({ type: 'note', payload: 'late' })).rejects.toMatchObject({
+    code: 'TURN_LOST',
+  })
   busy.release()
   two.go()
   await world.done('s')

@@ -3,7 +3,6 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { append } from '../../src/protocol/turn-rules.ts'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { Ledger } from '../../src/mysql/ledger.ts'
-import { tokenOf } from '../../src/redis/lock.ts'
 import { TO_MYSQL, TO_REDIS } from './line.ts'
 import { Stage } from './stage.ts'
 import { eventually, openWorld, type World } from './world.ts'
@@ -119,7 +118,12 @@ test('I3 · trap: a late write of attempt 1 does not land in attempt 2 of the sa
   const ledger = new Ledger(mysql, { onTrouble: () => undefined })
   const write = (attempt: number) =>
     ledger.commit('s', (draft) =>
-      append(draft, { owner: String(owner), seq: 1, starts: attempt }, [{ type: 'late', payload: '1' }], draft.row.entrySeq),
+      append(
+        draft,
+        { owner: String(owner), seq: 1, starts: attempt },
+        [{ type: 'late', payload: '1' }],
+        draft.row.entrySeq,
+      ),
     )
   expect([first.epoch, starts]).toEqual([second.epoch, 2])
   expect(await write(1)).toEqual({ outcome: 'lost' })
@@ -174,7 +178,9 @@ test.each(['request', 'answer'] as const)(
     await stage.began()
     const before = await world.row('s')
     const swap =
-      what === 'request' ? w1.toRedis.hold(TO_REDIS.swap) : { seen: w1.toRedis.loseAnswer(TO_REDIS.swap), release: () => {} }
+      what === 'request'
+        ? w1.toRedis.hold(TO_REDIS.swap)
+        : { seen: w1.toRedis.loseAnswer(TO_REDIS.swap), release: () => {} }
     await world.client.stop('s')
     await world.client.enqueue('s', 'next')
     await swap.seen
@@ -182,13 +188,18 @@ test.each(['request', 'answer'] as const)(
     const after = await world.row('s')
     expect(after.owner).not.toBe(before.owner)
     expect(after.epoch).toBeGreaterThan(before.epoch)
-    // The detached handler is still there and can write nothing; the late command changes nothing either.
-    const lock = tokenOf(String(await world.redis.get(world.keys.lock('s'))))
-    swap.release()
-    await expect(stage.turn().append({ type: 'note', payload: 'late' })).rejects.toMatchObject({ code: 'TURN_STOPPED' })
+    // The detached handler is still there and can write nothing. What it held up of lock commands arrives only now, on
+    // an idle lock, and strands nothing either.
     await w1.says('session.idle')
-    expect(tokenOf(String(await world.redis.get(world.keys.lock('s'))))).toBe(lock)
+    swap.release()
+    await expect(stage.turn().append({ type: 'note', payload: 'late' })).rejects.toMatchObject({
+      code: 'TURN_STOPPED',
+    })
+    await world.client.enqueue('s', 'wait')
+    await stage.began(3)
+    expect(await world.redis.get(world.keys.lock('s'))).toBe((await world.row('s')).owner)
     stage.go()
     expect(await world.story('s')).not.toContain('note 1')
+    await world.done('s')
   },
 )

@@ -5,7 +5,14 @@ import { Redis } from 'ioredis'
 import { createPool, type Pool, type ResultSetHeader, type RowDataPacket } from 'mysql2/promise'
 import { CATALOGUE, type EventName } from '../../src/base/events.ts'
 import { Alarm } from '../../src/base/timing.ts'
-import { type Client, createClient, createWorker, type Handler, type TunablesInput, type Worker } from '../../src/index.ts'
+import {
+  type Client,
+  createClient,
+  createWorker,
+  type Handler,
+  type TunablesInput,
+  type Worker,
+} from '../../src/index.ts'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { migrateUp } from '../../src/mysql/migrate.ts'
 import { Keys } from '../../src/redis/keys.ts'
@@ -88,7 +95,12 @@ export async function openWorld(servers: { redisUrl?: string; mysqlUrl?: string 
   const workers: Worker[] = []
   const clients: Client[] = []
 
-  const connections = (tunables: TunablesInput = {}) => ({ ...PATIENT_LOCK, prefix, logger: false as const, ...tunables })
+  const connections = (tunables: TunablesInput = {}) => ({
+    ...PATIENT_LOCK,
+    prefix,
+    logger: false as const,
+    ...tunables,
+  })
   const newClient = (tunables?: TunablesInput, mysqlUrl = database.url): Client => {
     const client = createClient({ redis: redisUrl, mysql: mysqlUrl, ...connections(tunables) })
     clients.push(client)
@@ -119,7 +131,12 @@ export async function openWorld(servers: { redisUrl?: string; mysqlUrl?: string 
     /** A started worker behind lines of its own. */
     async worker(handler: Handler, tunables: TunablesInput = {}): Promise<Watched> {
       const [toRedis, toMysql] = await Promise.all([newLine(redisUrl), newLine(database.url)])
-      const worker = createWorker({ handler, redis: toRedis.url, mysql: toMysql.url, ...connections(tunables) })
+      const worker = createWorker({
+        handler,
+        redis: toRedis.url,
+        mysql: toMysql.url,
+        ...connections(tunables),
+      })
       workers.push(worker)
       const heard: Heard[] = []
       for (const event of Object.keys(CATALOGUE) as EventName[]) {
@@ -144,9 +161,14 @@ export async function openWorld(servers: { redisUrl?: string; mysqlUrl?: string 
     },
     /** Type and message of every entry, such as `reply 1`; `turn_ended` with its outcome. */
     async story(id: string): Promise<string[]> {
-      const entries = await rows<EntryLine>('SELECT * FROM butler_entries WHERE session_id = ? ORDER BY entry_seq', [id])
+      const entries = await rows<EntryLine>(
+        'SELECT * FROM butler_entries WHERE session_id = ? ORDER BY entry_seq',
+        [id],
+      )
       return entries.map(({ type, seq, payload }) =>
-        type === 'turn_ended' ? `${(JSON.parse(payload) as { outcome: string }).outcome} ${seq}` : `${type} ${seq}`,
+        type === 'turn_ended'
+          ? `${(JSON.parse(payload) as { outcome: string }).outcome} ${seq}`
+          : `${type} ${seq}`,
       )
     },
     entries: (id: string) =>
@@ -168,6 +190,19 @@ export async function openWorld(servers: { redisUrl?: string; mysqlUrl?: string 
         connection.release()
       }
     },
+    /** Resolves when a statement that says `text` waits for a row lock. */
+    lockWait: (text: string) =>
+      until(
+        async () => {
+          const waiting = await rows(
+            "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT' AND trx_query LIKE ?",
+            [`%${text}%`],
+          )
+          return waiting.length > 0
+        },
+        // InnoDB renews what it shows there only when nobody has looked for 100 ms.
+        { everyMs: 150, what: `a statement that waits for ${text}` },
+      ),
     wake: (worker: Worker, id: string) => redis.publish(keys.processChannel(worker.processId), `wake ${id}`),
     /** Ends everything. Workers behind a dead line would wait for it, so the lines come up first. */
     async close(): Promise<void> {

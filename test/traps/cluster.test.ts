@@ -1,0 +1,88 @@
+// Trap of Redis Cluster: PUBLISH and PUBSUB NUMSUB answer for the node that was asked, so silence there proves nothing.
+import { Cluster, Redis } from 'ioredis'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { now } from '../../src/base/timing.ts'
+import { freePort } from '../../src/cli/probes.ts'
+import type { Server } from '../../src/cli/servers.ts'
+import { createWorker } from '../../src/index.ts'
+import { ownRedis } from '../support/services.ts'
+import { Stage } from './stage.ts'
+import { eventually, openWorld, PATIENT_LOCK, type World } from './world.ts'
+
+const nodes: Server[] = []
+let world: World
+beforeAll(async () => {
+  for (let index = 0; index < 2; index++) {
+    const bus = String(await freePort())
+    nodes.push(
+      await ownRedis([
+        '--cluster-enabled',
+        'yes',
+        '--cluster-announce-ip',
+        '127.0.0.1',
+        '--cluster-port',
+        bus,
+      ]),
+    )
+    const admin = new Redis(nodes[index]!.url)
+    await admin.call('CLUSTER', 'ADDSLOTSRANGE', ...(index === 0 ? ['0', '8191'] : ['8192', '16383']))
+    if (index === 1) await admin.call('CLUSTER', 'MEET', '127.0.0.1', nodes[0]!.port, await busOf(nodes[0]!))
+    admin.disconnect()
+  }
+  for (const node of nodes) {
+    const admin = new Redis(node.url)
+    await eventually(
+      async () => String(await admin.call('CLUSTER', 'INFO')).includes('cluster_state:ok'),
+      'a cluster',
+    )
+    await eventually(async () =>
+      String(await admin.call('CLUSTER', 'INFO')).includes('cluster_known_nodes:2'),
+    )
+    admin.disconnect()
+  }
+})
+afterAll(() => Promise.all(nodes.map((node) => node.stop())))
+beforeEach(async () => {
+  world = await openWorld()
+})
+afterEach(() => world.close())
+
+async function busOf(node: Server): Promise<string> {
+  const admin = new Redis(node.url)
+  const [, port] = (await admin.config('GET', 'cluster-port')) as string[]
+  admin.disconnect()
+  return String(port)
+}
+
+test('I4 I8 · trap: in a cluster nobody is judged by subscriptions that one node cannot see', async () => {
+  const stages = [new Stage(), new Stage(), new Stage()]
+  const cluster = new Cluster(
+    nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    { lazyConnect: true },
+  )
+  const verdicts: string[] = []
+  // Three, because each subscribes at a node of its choice: mostly not all at the same.
+  const workers = stages.map(({ handler }) =>
+    createWorker({
+      ...PATIENT_LOCK,
+      ...{ handler, redis: cluster, mysql: world.mysqlUrl, prefix: world.prefix, logger: false as const },
+    }),
+  )
+  for (const worker of workers) {
+    worker.on('process.suspected', ({ process }) => void verdicts.push(`suspected ${process}`))
+    worker.on('session.evicted', ({ session }) => void verdicts.push(`evicted ${session}`))
+    await worker.start()
+  }
+  // Nobody is told of them (the client talks to another Redis): the sweep finds them.
+  for (let index = 0; index < 9; index++) await world.client.enqueue(`s${index}`, 'wait')
+  const begun = () => stages.reduce((sum, { turns }) => sum + turns.length, 0)
+  await eventually(() => begun() === 9, 'all turns begin')
+  const since = now()
+  await eventually(() => now() - since > PATIENT_LOCK.deadAfterMs * 3, 'time enough for a verdict')
+  expect(verdicts).toEqual([])
+  for (const stage of stages) stage.go()
+  for (let index = 0; index < 9; index++) await world.done(`s${index}`)
+  expect(begun()).toBe(9)
+  await Promise.all(workers.map((worker) => worker.stop({ graceMs: 0 })))
+  cluster.disconnect()
+})
