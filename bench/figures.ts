@@ -28,9 +28,15 @@ export function faultsIn(runs: readonly Run[], sent: readonly Sent[]): string {
 }
 
 /** The value below which `share` of the values lie; NaN of nothing. */
-export function percentile(values: readonly number[], share: number): number {
+function percentile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((left, right) => left - right)
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN
+}
+
+/** How values are distributed, as columns. */
+export function spread(values: readonly number[]): Row {
+  const at = (share: number) => round(percentile(values, share))
+  return { p50: at(0.5), p95: at(0.95), p99: at(0.99), max: at(1) }
 }
 
 /** Three significant digits; whole from 100 on. */

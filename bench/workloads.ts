@@ -4,7 +4,7 @@
  */
 import { sleep } from '../src/base/timing.ts'
 import type { TunablesInput } from '../src/index.ts'
-import { faultsIn, percentile, round } from './figures.ts'
+import { faultsIn, round, spread } from './figures.ts'
 import { type Burst, monotonicMs, type Sent } from './process.ts'
 import { type Child, cpuSeconds, peakMiB, type Rig } from './rig.ts'
 
@@ -147,11 +147,6 @@ export const latency: Workload = (rig) =>
     ]
   })
 
-function spread(values: readonly number[]): Row {
-  const at = (share: number) => round(percentile(values, share))
-  return { p50: at(0.5), p95: at(0.95), p99: at(0.99), max: at(1) }
-}
-
 /** Idle release, shortened so that it can be waited for; the watch is over before it. */
 const IDLE_RELEASE_MS = 60_000
 
@@ -205,20 +200,8 @@ export const takeover: Workload = async (rig, { rounds }) => {
     change(cast, 'SIGTERM', rounds),
   )
   return [
-    {
-      seconds: 'killed → started again',
-      rounds,
-      min: round(percentile(killed, 0)),
-      p50: round(percentile(killed, 0.5)),
-      max: round(Math.max(...killed)),
-    },
-    {
-      seconds: 'drained: aborted → started again',
-      rounds,
-      min: round(percentile(drained, 0)),
-      p50: round(percentile(drained, 0.5)),
-      max: round(Math.max(...drained)),
-    },
+    { seconds: 'killed → started again', rounds, ...spread(killed) },
+    { seconds: 'drained: aborted → started again', rounds, ...spread(drained) },
   ]
 }
 

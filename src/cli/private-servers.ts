@@ -66,17 +66,18 @@ export async function startMysql(
   const isMaria = (await run(binary, ['--version'])).stdout.includes('MariaDB')
   // Both families refuse to run as root unless told to.
   const common = ['--no-defaults', ...(process.getuid?.() === 0 ? ['--user=root'] : [])]
-  const initialise = (target: string): Promise<unknown> =>
-    isMaria
-      ? run(needInstaller(binary), [
-          ...common,
-          `--datadir=${target}`,
-          '--auth-root-authentication-method=normal',
-        ])
-      : run(binary, [...common, '--initialize-insecure', `--datadir=${target}`])
   const data = join(folder, 'mysql')
   // Its own: a starting server deletes left-over files in its temporary folder, also those of a server that runs.
   const temporary = join(folder, 'mysql-tmp')
+  const env = { ...process.env, TMPDIR: temporary }
+  const initialise = (target: string): Promise<unknown> =>
+    isMaria
+      ? run(
+          needInstaller(binary),
+          [...common, `--datadir=${target}`, '--auth-root-authentication-method=normal'],
+          { env },
+        )
+      : run(binary, [...common, '--initialize-insecure', `--datadir=${target}`], { env })
   // MySQL's packages expect folders and a second port that only a system-wide server has.
   const extras = isMaria ? [] : ['--mysqlx=OFF', '--secure-file-priv=NULL']
   const listen = [`--port=${port}`, '--bind-address=127.0.0.1', ...extras]

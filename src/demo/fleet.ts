@@ -33,12 +33,14 @@ type OnReport = (report: Report, name: string) => void
 
 const ORDER_MS = 15_000
 const START_MS = 60_000
+const TURN_MS = 60_000
 
 export class Fleet {
   readonly #config: WorkerConfig
   readonly #onReport: OnReport
   readonly #children: ChildProcess[] = []
   readonly #workers = new Map<string, Worker>()
+  readonly #names = new Map<string, string>()
   readonly #running = new Map<string, Running>()
   readonly #orders = new Map<number, (answer: Answer) => void>()
   #watchers: (() => void)[] = []
@@ -56,8 +58,9 @@ export class Fleet {
     return [...this.#running.values()]
   }
 
+  /** Of a worker by its id in the transcript, also when it is gone. */
   nameOf(processId: string): string {
-    return [...this.#workers.values()].find((worker) => worker.process === processId)?.name ?? processId
+    return this.#names.get(processId) ?? processId
   }
 
   startProducer(): void {
@@ -82,6 +85,7 @@ export class Fleet {
     const process = await withDeadline(ready, START_MS, () => new Error(`Worker ${name} did not start.`))
     const worker = { name, process, child }
     this.#workers.set(name, worker)
+    this.#names.set(process, name)
     child.once('exit', () => {
       this.#workers.delete(name)
       for (const [session, turn] of this.#running) if (turn.worker === worker) this.#running.delete(session)
@@ -92,8 +96,10 @@ export class Fleet {
   /** Resolves when the producer's message was accepted. */
   async send(session: string, script: number): Promise<Sent> {
     const order: Order = { order: ++this.#lastOrder, session, script }
-    const answered = new Promise<Answer>((resolve) => this.#orders.set(order.order, resolve))
-    this.#producer?.send(order)
+    const answered = new Promise<Answer>((resolve, reject) => {
+      this.#orders.set(order.order, resolve)
+      this.#producer?.send(order, (error) => error && reject(error))
+    })
     const answer = await withDeadline(answered, ORDER_MS, () => new Error('The producer does not answer.'))
     if ('error' in answer) throw new Error(`A message was not accepted: ${answer.error}`)
     const sent = { session: answer.session, seq: answer.seq, id: answer.id }
@@ -102,7 +108,15 @@ export class Fleet {
   }
 
   /** Resolves with the first turn that runs and suits, now or after some report. */
-  async turn(suits: (turn: Running) => boolean): Promise<Running> {
+  turn(suits: (turn: Running) => boolean): Promise<Running> {
+    return withDeadline(
+      this.#turn(suits),
+      TURN_MS,
+      () => new Error('No turn came to the point where it was wanted.'),
+    )
+  }
+
+  async #turn(suits: (turn: Running) => boolean): Promise<Running> {
     for (;;) {
       const turn = this.running.find(suits)
       if (turn) return turn
@@ -123,7 +137,9 @@ export class Fleet {
   #fork(name: string): ChildProcess {
     const extension = import.meta.url.endsWith('.ts') ? '.ts' : '.js'
     const file = fileURLToPath(new URL(`./${name}${extension}`, import.meta.url))
-    const child = fork(file, [JSON.stringify(this.#config)], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+    const child = fork(file, [JSON.stringify(this.#config)], {
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    })
     this.#children.push(child)
     return child
   }

@@ -14,7 +14,9 @@ export type Answer =
   | { readonly order: number; readonly session: string; readonly seq: number; readonly id: string }
   | { readonly order: number; readonly error: string }
 
-const client = createClient({ ...(JSON.parse(process.argv[2] ?? '') as { redis: string; mysql: string; prefix: string }) })
+const client = createClient({
+  ...(JSON.parse(process.argv[2] ?? '') as { redis: string; mysql: string; prefix: string }),
+})
 
 process.on('message', ({ order, session, script }: Order) => {
   const answer = (what: Answer) => void process.send?.(what)

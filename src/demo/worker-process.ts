@@ -1,6 +1,6 @@
 /** A worker process of the demo: runs the agent and reports to its parent what is to be seen. Forked by fleet.ts. */
 import { createWorker } from '../index.ts'
-import { createAgent, SCRIPTS } from './agent.ts'
+import { createAgent } from './agent.ts'
 import { openTools, type ToolName } from './tools.ts'
 
 export interface WorkerConfig {
@@ -28,8 +28,8 @@ export type Report =
   | { readonly is: 'verdict'; readonly process: string }
   | { readonly is: 'trouble'; readonly text: string }
 
-/** More than a third of the sessions: whoever is left can serve those of two that are gone. */
-const CONCURRENCY = SCRIPTS.length + 1
+/** Of six sessions: nobody can have them all, and any two workers can. */
+const CONCURRENCY = 4
 
 async function main(config: WorkerConfig): Promise<void> {
   const report = (what: Report) => void process.send?.(what)
@@ -51,7 +51,9 @@ async function main(config: WorkerConfig): Promise<void> {
   worker.on('turn.failed', ended('failed'))
   worker.on('turn.lost', ended('lost'))
   worker.on('process.dead', (dead) => report({ is: 'verdict', process: dead.process }))
-  worker.on('background.error', ({ where, error }) => report({ is: 'trouble', text: `${where}: ${error}` }))
+  worker.on('background.error', ({ where, error }) =>
+    report({ is: 'trouble', text: `${where}: ${String(error)}` }),
+  )
   await worker.start()
   process.on('SIGINT', () => undefined) // the terminal sends it to everybody; the parent decides
   process.once('SIGTERM', () => void worker.stop())

@@ -51,6 +51,16 @@ export async function readOwners(
   return new Map(rows.map((row) => [row.id, { owner: row.owner, running: toRunning(row)[0] }]))
 }
 
+/** Up to where a session is stopped; undefined when there is no such session. */
+export async function readStopSeq(db: Db, id: string): Promise<number | undefined> {
+  const row = await db
+    .selectFrom('butler_sessions')
+    .select('stop_seq')
+    .where('id', '=', id)
+    .executeTakeFirst()
+  return row && Number(row.stop_seq)
+}
+
 /** Sessions with work whose owner is a token of this process, running or not. For the burial of a dead process. */
 export async function readWorkOf(
   db: Db,

@@ -6,7 +6,7 @@
  * about it.
  */
 import { now, Ticker } from '../base/timing.ts'
-import { readOwners, readRunningBy, type RunningTurn } from '../mysql/sessions.ts'
+import { readOwners, readRunningBy, readStopSeq, type RunningTurn } from '../mysql/sessions.ts'
 import { evict } from '../protocol/ownership.ts'
 import type { TurnName } from '../protocol/session-row.ts'
 import type { Butler } from './butler.ts'
@@ -43,6 +43,13 @@ export class Reconciler {
   /** Looks now. */
   soon(): void {
     this.#ticker.soon()
+  }
+
+  /** Somebody said that a session was stopped. A notice may be late or forged: only the row says up to where. */
+  async heedStop(sessionId: string): Promise<void> {
+    if (!this.#registry.get(sessionId)) return this.#registry.wake(sessionId)
+    const through = await readStopSeq(this.#stores.mysql.db, sessionId)
+    if (through !== undefined) this.#registry.stopMessages(sessionId, through)
   }
 
   async reconcile(): Promise<void> {

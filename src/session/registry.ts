@@ -21,6 +21,8 @@ export class Registry {
   /** First come, first served. */
   readonly #line = new Set<Butler>()
   readonly #serving = new Map<Butler, Promise<void>>()
+  /** Releases and wakes of butlers that left a slot while this process drains. */
+  readonly #partings = new Set<Promise<void>>()
   /** Suspects (one crash away from being given up) wait for each other, so that bystanders are not punished. */
   readonly #suspects = new Set<Butler>()
   #suspect: string | undefined
@@ -151,9 +153,17 @@ export class Registry {
     for (const butler of this.#serving.keys()) butler.turn?.abort('handover')
   }
 
-  /** Resolves when no butler is in a slot any more. */
+  /** Resolves when no butler is in a slot any more, and whoever follows has been told. */
   async settled(): Promise<void> {
-    while (this.#serving.size > 0) await Promise.all(this.#serving.values())
+    while (this.#serving.size + this.#partings.size > 0) {
+      await Promise.all([...this.#serving.values(), ...this.#partings])
+    }
+  }
+
+  /** Cut short by the end of the connection, it would leave a lock behind, or a session that waits for a sweep. */
+  #part(parting: Promise<void>): void {
+    this.#partings.add(parting)
+    void parting.finally(() => this.#partings.delete(parting))
   }
 
   #queue(butler: Butler): void {
@@ -187,12 +197,12 @@ export class Registry {
       this.#forget(butler)
       // Called while it was on its way out: a fresh one looks again, or another process when this one leaves.
       if (butler.woken && next === 'gone') {
-        if (this.#draining) void this.#house.notifier.wakeSomebody([butler.sessionId])
+        if (this.#draining) this.#part(this.#house.notifier.wakeSomebody([butler.sessionId]))
         else this.wake(butler.sessionId, butler.judged)
       }
     } else if (this.#draining) {
       this.#forget(butler)
-      void butler.hold.release({ wake: true })
+      this.#part(butler.hold.release({ wake: true }))
     } else if (next === 'more' || (next === 'idle' && butler.woken)) {
       this.#queue(butler)
     } else if (next === 'idle') {

@@ -134,7 +134,8 @@ class Shares {
   readonly #alive: ReadonlyMap<string, HeartbeatValue>
   readonly #free: Map<string, number>
   readonly #shares = new Map<string, string[]>()
-  #turn = 0
+  /** At random, so that a process that does not act on what it gets is not the first choice of every sweep. */
+  #turn = Math.floor(Math.random() * 1000)
   given = 0
 
   constructor(alive: ReadonlyMap<string, HeartbeatValue>) {

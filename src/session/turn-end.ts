@@ -19,7 +19,8 @@ export function commitEnd(
     turn.sessionId,
     (draft) => {
       const ending = endingOf(end, draft.row.failures, tunables)
-      const finished = finish(draft, turn.name, ending, turn.openCalls, successor)
+      const openCalls = end.as === 'returned' ? end.openCalls : turn.openCalls
+      const finished = finish(draft, turn.name, ending, openCalls, successor)
       const goOn =
         finished.outcome === 'finished' && ending.as !== 'retrying' && finished.doneSeq < finished.inboxSeq
       return {

@@ -238,11 +238,18 @@ export class TurnRun {
   #emit(delta: unknown): void {
     if (this.#controller.signal.aborted || this.#ended) return
     this.#progressAt = now()
-    this.#emitted += 1
     const { seq, starts: attempt } = this.name
-    const event = { type: 'delta', seq, epoch: this.epoch, attempt, index: this.#emitted, delta }
+    const event = { type: 'delta', seq, epoch: this.epoch, attempt, index: this.#emitted + 1, delta }
+    let text: string
+    try {
+      text = JSON.stringify(event)
+    } catch (error) {
+      this.#stores.telemetry.emit('background.error', { where: 'emit', session: this.sessionId, error })
+      return
+    }
+    this.#emitted += 1
     void this.#stores.publisher
-      .publish(this.sessionId, JSON.stringify(event))
+      .publish(this.sessionId, text)
       .catch((error: unknown) => this.#stores.telemetry.emit('redis.trouble', { error }))
   }
 

@@ -137,7 +137,7 @@ export class Worker {
       connect: () => stores.redis.subscriber(),
       pingMs: Math.min(tunables.renewMs / 2, 5000),
       onWake: (ids, { directed }) => this.#onWake(ids, directed),
-      onStop: (sessionId, through) => this.#registry.stopMessages(sessionId, through),
+      onStop: (sessionId) => this.#onStop(sessionId),
       onRetake: (sessionId) => this.#retake(sessionId),
       onJunk: (sample) => telemetry.emit('channel.junk', { sample }),
       onSubscribed: () => {
@@ -274,6 +274,13 @@ export class Worker {
     for (const id of ids) (this.#registry.get(id)?.phase === 'serving' ? running : others).add(id)
     for (const id of running) this.#registry.wake(id)
     if (others.size > 0) void this.#notifier.wakeSomebody([...others])
+  }
+
+  #onStop(sessionId: string): void {
+    this.#reconciler.heedStop(sessionId).catch((error: unknown) => {
+      this.#stores.telemetry.emit('mysql.trouble', { error, session: sessionId })
+      this.#reconciler.soon()
+    })
   }
 
   #retake(sessionId: string): void {

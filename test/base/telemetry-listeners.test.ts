@@ -23,7 +23,7 @@ describe('listeners', () => {
     const first = telemetry.on('turn.started', ({ seq }) => heard.push(`first ${seq}`))
     telemetry.on('turn.started', ({ seq }) => heard.push(`second ${seq}`))
     telemetry.emit('turn.started', turn)
-    telemetry.emit('turn.retrying', { ...turn, delayMs: 5 })
+    telemetry.emit('turn.retrying', { ...turn, delayMs: 5, error: new Error('no') })
     first()
     first()
     telemetry.emit('turn.started', { ...turn, seq: 5 })

@@ -1,8 +1,41 @@
 // The real command line as a process of its own, the way a shell runs it: what it prints, how it ends, what signals do.
-import { spawn, type ChildProcess } from 'node:child_process'
+// It is built once per run, as it is published, since loading the sources takes longer than most commands do.
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { afterEach } from 'vitest'
+import { existsSync } from 'node:fs'
+import { mkdir, rename, symlink } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { promisify } from 'node:util'
+import { afterEach, inject } from 'vitest'
 import { until } from '../support/eventually.ts'
+
+const folder = join(inject('runFolder'), 'program')
+export const PROGRAM = join(folder, 'dist/cli/main.js')
+
+/** Builds the program, unless another file of this run has, or is at it. */
+export async function build(): Promise<void> {
+  const first = await mkdir(folder).then(
+    () => true,
+    () => false,
+  )
+  if (first) {
+    for (const name of ['package.json', 'migrations', 'node_modules', 'docker-compose.yml']) {
+      await symlink(resolve(name), join(folder, name))
+    }
+    const aside = join(folder, 'aside')
+    const tsc = resolve('node_modules/typescript/bin/tsc')
+    await promisify(execFile)(process.execPath, [
+      tsc,
+      '--noCheck',
+      '--declaration',
+      'false',
+      '--outDir',
+      aside,
+    ])
+    await rename(aside, join(folder, 'dist'))
+  }
+  await until(() => existsSync(PROGRAM), { what: 'the built program', ms: 60_000 })
+}
 
 export interface Ended {
   readonly code: number | null
@@ -32,7 +65,7 @@ export class Program {
   /** `env` is all that the process gets to know, apart from where programs are. */
   constructor(args: readonly string[], env: Env, { input }: { input?: string } = {}) {
     const { PATH, HOME, TMPDIR } = process.env
-    const child = spawn(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
+    const child = spawn(process.execPath, [PROGRAM, ...args], {
       env: { PATH, HOME, TMPDIR, ...env },
       stdio: ['pipe', 'pipe', 'pipe'],
     })

@@ -105,6 +105,18 @@ describe('a private MySQL or MariaDB', () => {
   })
   afterAll(() => mysql.stop())
 
+  it('is also set up with a temporary folder of its own, out of which no other server deletes files', async () => {
+    const before = process.env.TMPDIR
+    process.env.TMPDIR = join(folder, 'nowhere')
+    try {
+      const own = await startMysql({ folder: join(folder, 'set-up') })
+      await own.stop()
+    } finally {
+      if (before === undefined) delete process.env.TMPDIR
+      else process.env.TMPDIR = before
+    }
+  }, 120_000)
+
   it('has an empty utf8mb4 database and commits durably', async () => {
     expect(mysql.url).toMatch(/^mysql:\/\/root@127\.0\.0\.1:\d+\/butler$/)
     const [row] = await query(

@@ -177,9 +177,9 @@ test('a database without our tables is told as a missing migration, by every cal
 })
 
 test('a closed client says so, and closing it again is harmless', async () => {
-  const client = house.client()
-  await Promise.all([client.close(), client.close()])
-  for (const call of [client.enqueue('a', 'x'), client.stop('a'), client.transcript('a'), client.prune({})]) {
-    await expect(call).rejects.toMatchObject({ name: 'ClosedError', code: 'CLOSED' })
-  }
+  const closed = house.client()
+  await Promise.all([closed.close(), closed.close()])
+  const calls = [closed.enqueue('a', 'x'), closed.stop('a'), closed.transcript('a'), closed.prune({})]
+  const error = { name: 'ClosedError', code: 'CLOSED' }
+  expect(await Promise.all(calls.map(failure))).toMatchObject(calls.map(() => error))
 })

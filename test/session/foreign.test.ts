@@ -86,7 +86,7 @@ test('I8 · fleet keys of another type are put right', async () => {
   const { client, id, ran, worker } = await owned()
   await house.redis.del(house.keys.process(worker.processId))
   await house.redis.lpush(house.keys.process(worker.processId), 'junk')
-  await house.redis.sadd(house.keys.processes, 'not an id', '💥', 'Pdeadbeef0000')
+  await eventually(() => house.redis.sadd(house.keys.processes, 'not an id', '💥', 'Pdeadbeef0000'))
   await client.enqueue(id, '2')
   await house.settled(client, id)
   expect(ran).toEqual([1, 2])

@@ -1,9 +1,9 @@
 // Thousands of conversations in which nothing happens.
 import { afterEach, expect, test } from 'vitest'
-import { Redis } from 'ioredis'
 import { eventually } from '../support/eventually.ts'
 import { beginStory, endStories } from '../support/story.ts'
 import { clientsOf } from '../support/leaks.ts'
+import { monitorOf } from '../support/monitor.ts'
 
 afterEach(endStories)
 
@@ -26,14 +26,11 @@ test('I9 · 2,000 idle sessions cause no Redis command, no SQL statement and no 
   await story.sql("set global log_output = 'TABLE'")
   await story.sql('truncate mysql.general_log')
   await story.sql('set global general_log = 1')
-  const monitored: string[] = []
-  const watcher = new Redis(story.redisUrl)
-  const monitor = await watcher.monitor()
-  monitor.on('monitor', (_time: string, words: string[]) => monitored.push(words.join(' ')))
+  const monitor = await monitorOf(story.redisUrl)
   // Some renewals, looks, sweeps and heartbeats: whatever a session costs would be seen.
   await new Promise((resolve) => setTimeout(resolve, 2500))
-  monitor.disconnect()
-  watcher.disconnect()
+  monitor.end()
+  const monitored = monitor.lines()
   await story.sql('set global general_log = 0')
   const logged = await story.sql<{ text: string }>(
     'select convert(argument using utf8mb4) as text from mysql.general_log',

@@ -1,4 +1,4 @@
-// A worker with the handler of probe-handler.ts that notes down what it does: telemetry as `event` lines, the handler's
+// A worker with the handler of probe-handler.ts that notes down what it does: telemetry above `debug` as `event` lines, the handler's
 // own lines, and `ready` when it serves.
 import { join } from 'node:path'
 import { CATALOGUE, type EventName } from '../../src/base/events.ts'
@@ -16,7 +16,7 @@ export interface ProbeOptions {
   readonly kinds?: readonly string[]
 }
 
-/** Said as often as an outage fails a command; the log has them. */
+/** Said as often as an outage fails a command. Left out, like what happens with every message (`debug`). */
 const REPETITIVE: readonly EventName[] = ['redis.trouble', 'mysql.trouble', 'channel.junk']
 
 export async function startProbe(
@@ -34,7 +34,7 @@ export async function startProbe(
   })
   note = scribe(join(folder, 'history'), worker.processId)
   for (const name of Object.keys(CATALOGUE) as EventName[]) {
-    if (REPETITIVE.includes(name)) continue
+    if (REPETITIVE.includes(name) || CATALOGUE[name].level === 'debug') continue
     worker.on(name, (fields) => note({ what: 'event', name, fields: printable(fields) }))
   }
   await worker.start()

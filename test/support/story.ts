@@ -20,10 +20,10 @@ import {
   type TunablesInput,
 } from '../../src/index.ts'
 import type { Server } from '../../src/cli/servers.ts'
-import { vi } from 'vitest'
+import { expect, vi } from 'vitest'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { migrateUp } from '../../src/mysql/migrate.ts'
-import { type AcceptedNote, type Evidence, expectClean, type StopNote } from './checker.ts'
+import { type AcceptedNote, check, type Evidence, type StopNote } from './checker.ts'
 import { eventually, type Patience } from './eventually.ts'
 import { type Fleet, type Overrides, startFleet } from './fleet.ts'
 import { monotonicNs } from './history.ts'
@@ -51,6 +51,8 @@ export interface StoryOptions {
 
 /** Processes start slowly on a busy machine; what hangs is found by the shorter deadlines of `eventually`. */
 vi.setConfig({ testTimeout: 90_000 })
+
+const sessionOf = (problem: string) => problem.slice(0, problem.indexOf(': '))
 
 const open = new Set<Story>()
 
@@ -174,8 +176,29 @@ export class Story {
     await this.settled()
     const { mysqlUrl, accepted, stops } = this
     const history = this.fleet.history()
-    await expectClean({ mysqlUrl, accepted, stops, history, ...evidence })
+    const problems = await check({ mysqlUrl, accepted, stops, history, ...evidence })
+    const told = await Promise.all(
+      [...new Set(problems.map(sessionOf))].map((session) => this.#tell(session)),
+    )
+    expect(problems, told.join('\n')).toEqual([])
     await this.close()
+  }
+
+  /** What happened in a session, for whoever has to find out why. */
+  async #tell(session: string): Promise<string> {
+    const entries = (await this.transcript(session)).map(
+      ({ entry, seq, attempt, epoch, type, payload, createdAt }) =>
+        `${createdAt} entry ${entry}: ${seq}.${attempt} epoch ${epoch} ${type} ${JSON.stringify(payload).slice(0, 80)}`,
+    )
+    const lines = this.fleet
+      .history()
+      .filter(
+        (line) =>
+          line.session === session || line.fields?.['session'] === session || !line.fields?.['session'],
+      )
+      .filter((line) => line.what !== 'effect')
+      .map((line) => JSON.stringify(line))
+    return [`--- ${session}`, ...entries, ...lines.slice(-100)].join('\n')
   }
 
   async close(): Promise<void> {

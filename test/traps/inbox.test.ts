@@ -3,7 +3,6 @@ import { Kysely, MysqlDialect } from 'kysely'
 import { createPool } from 'mysql2'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { type Accepted, type Client, UnavailableError } from '../../src/index.ts'
-import { deadline } from '../../src/base/timing.ts'
 import { resolveTunables } from '../../src/base/options.ts'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { Inbox } from '../../src/mysql/inbox.ts'
@@ -32,14 +31,15 @@ test('I1 · trap: transactions that create the same sessions at once do not dead
   const inboxes = pools.map(
     (mysql) => new Inbox(mysql, { queueMax: 1000, onTrouble: (error) => troubles.push(error) }),
   )
-  // Each round, four processes enqueue to the same two or three new sessions, each in another order.
+  // Each round, four processes enqueue to the same new and old sessions, each in an order of its own.
   for (let round = 0; round < 20; round++) {
-    const ids = [`a${round}`, `b${round}`, `c${round % 7}`]
+    const ids = Array.from({ length: 30 }, (_, at) => `${at % 3 === 0 ? 'old' : `new${round}`}-${at}`)
     const results = await Promise.all(
       inboxes.map((inbox, index) => {
-        const order = ids.map((_, at) => ids[(at + index) % ids.length])
+        const rotated = [...ids.slice(index * 7), ...ids.slice(0, index * 7)]
+        const order = index % 2 === 0 ? rotated : rotated.toReversed()
         const submissions = order.map((id) =>
-          toSubmission(id, 'hello', { idempotencyKey: `k${index}` }, tunables),
+          toSubmission(id, 'hello', { idempotencyKey: `${round}-${index}` }, tunables),
         )
         return inbox.accept(submissions, 20_000)
       }),
@@ -49,7 +49,7 @@ test('I1 · trap: transactions that create the same sessions at once do not dead
   await Promise.all(pools.map((mysql) => mysql.close()))
   expect(troubles).toEqual([])
   expect(
-    await world.rows('SELECT id FROM butler_sessions WHERE id LIKE ? AND inbox_seq <> 4', ['a%']),
+    await world.rows('SELECT id FROM butler_sessions WHERE id LIKE ? AND inbox_seq <> 4', ['new%']),
   ).toEqual([])
 })
 
@@ -154,7 +154,10 @@ test('I1 · trap: one impossible entry fails its own message only, and does not 
     IF NEW.payload LIKE '%impossible"' THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused'; END IF`)
   const stage = new Stage()
   await world.worker(
-    (turn) => stage.handler(turn).then(() => (turn.sessionId === 's2' ? 'impossible' : 'possible')),
+    async (turn) => {
+      await stage.handler(turn)
+      return turn.sessionId === 's2' ? 'impossible' : 'possible'
+    },
     { retryDelaysMs: [10] },
   )
   for (let index = 0; index < 5; index++) await world.client.enqueue(`s${index}`, 'wait')

@@ -90,6 +90,28 @@ test('I3 · trap: the same epoch issued twice after a fail-over lets no old owne
   expect(old.signal.aborted).toBe(true)
 })
 
+test('I8 · a session that is dealt to a process which does not act on it is dealt to another one later', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  await world.client.enqueue('s', 'deaf')
+  await one.began()
+  // Another one, such that the first is named first when the fleet is listed.
+  for (let tries = 0; tries < 20; tries++) {
+    const { worker } = await world.worker(two.handler, UNHURRIED)
+    const [first] = await world.redis.smembers(world.keys.processes)
+    if (first === w1.worker.processId) break
+    await worker.stop()
+  }
+  // The first still believes that it runs the session's turn; nobody is told that it does not.
+  await world.run(
+    "UPDATE butler_sessions SET owner = NULL, running_seq = NULL, epoch = epoch + 1 WHERE id = 's'",
+  )
+  await world.redis.del(world.keys.lock('s'))
+  await two.began()
+  one.go()
+  two.go()
+  await world.done('s')
+})
+
 test('I8 · trap: a lock taken by a command whose reply was lost does not lock its own session out', async () => {
   const w1 = await world.worker(one.handler)
   await world.client.enqueue('warm', 'so that Redis knows the scripts')
@@ -148,7 +170,8 @@ test('I4 · trap: a verdict on one turn does not take a later, healthy turn of t
   await world.client.enqueue('s', 'wait 1')
   await world.client.enqueue('s', 'wait 2')
   await one.began()
-  const w2 = await world.worker(two.handler, { deadAfterMs: 20_000, mysqlTimeoutMs: 10_000 })
+  // No sweep comes in between.
+  const w2 = await world.worker(two.handler, { deadAfterMs: 20_000, mysqlTimeoutMs: 10_000, sweepMs: 60_000 })
   const { owner } = await world.row('s')
   // The first turn's owner is silent and has lost its lock: it is judged.
   const silence = w1.toRedis.hold(/:proc:/)

@@ -1,7 +1,6 @@
 // Cases of trouble with the servers themselves: restarts, role changes, lost scripts, deadlocks, a pool that is too
 // small, packets that are too large. The numbers are those of the collected failures.
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { deadline } from '../../src/base/timing.ts'
 import { resolveTunables } from '../../src/base/options.ts'
 import type { Server } from '../../src/cli/servers.ts'
 import { connectMysql } from '../../src/mysql/connect.ts'
@@ -104,7 +103,7 @@ test('I1 · a deadlock repeats the whole transaction (MY-04)', async () => {
   const resolved = resolveTunables()
   const sent = inbox.accept(
     ['a', 'b'].map((id) => toSubmission(id, 'x', {}, resolved)),
-    deadline(20_000),
+    20_000,
   )
   await world.lockWait("'b'")
   await other.query("UPDATE butler_sessions SET updated_at = utc_timestamp(3) WHERE id = 'a'")

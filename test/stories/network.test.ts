@@ -1,0 +1,66 @@
+// A slow and lossy network between two workers and both stores: answers are late, out of step, or never come although
+// the request was executed.
+import { afterEach, expect, test } from 'vitest'
+import { sleep } from '../support/eventually.ts'
+import { type Proxy, startProxy } from '../support/proxy.ts'
+import { beginStory, endStories } from '../support/story.ts'
+
+const proxies: Proxy[] = []
+afterEach(async () => {
+  await endStories()
+  await Promise.all(proxies.splice(0).map((proxy) => proxy.close()))
+})
+
+async function proxied(url: string): Promise<Proxy> {
+  const proxy = await startProxy(url)
+  proxies.push(proxy)
+  return proxy
+}
+
+test('I4 · answers that are late or lost repeat nothing, lose nothing and change no order', async () => {
+  // Lost answers cost heartbeats, too; who is judged here is not the point.
+  const story = await beginStory({
+    tunables: {
+      heartbeatTtlMs: 3000,
+      deadAfterMs: 3000,
+      hungAfterMs: 4000,
+      redisTimeoutMs: 400,
+      mysqlTimeoutMs: 2000,
+    },
+  })
+  const paths = await Promise.all(
+    [story.redisUrl, story.redisUrl, story.mysqlUrl, story.mysqlUrl].map(proxied),
+  )
+  const [redis1, redis2, mysql1, mysql2] = paths as [Proxy, Proxy, Proxy, Proxy]
+  await story.local({ redisUrl: redis1.url, mysqlUrl: mysql1.url })
+  await story.local({ redisUrl: redis2.url, mysqlUrl: mysql2.url })
+  let swallowed = 0
+  let over: () => void = () => {}
+  const end = new Promise<'over'>((resolve) => (over = () => resolve('over')))
+  // One lost answer after the other on each path, with time in between for something to succeed.
+  const trouble = async (proxy: Proxy, request: string) => {
+    while ((await Promise.race([proxy.swallow(request), end])) !== 'over') {
+      swallowed += 1
+      proxy.delay(2, 15)
+      if ((await Promise.race([sleep(400), end])) === 'over') return
+    }
+  }
+  const troubles = [
+    ...[redis1, redis2].map((proxy) => trouble(proxy, 'evalsha')),
+    ...[mysql1, mysql2].map((proxy) => trouble(proxy, 'commit')),
+  ]
+  const sessions = Array.from({ length: 6 }, (_, n) => `chat-${n}`)
+  for (let round = 0; round < 12; round++) {
+    await Promise.all(
+      sessions.map((session) =>
+        story.send(session, round % 2 ? { do: 'echo' } : { do: 'steps', count: 2, ms: 5 }),
+      ),
+    )
+    await sleep(150)
+  }
+  await story.settled()
+  over()
+  await Promise.all(troubles)
+  expect(swallowed).toBeGreaterThan(20)
+  await story.end({ noReruns: true })
+})
