@@ -7,14 +7,15 @@
  */
 import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { accessSync, closeSync, constants, existsSync, openSync, readFileSync, statSync } from 'node:fs'
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs'
 import { cp, mkdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { Alarm } from '../base/timing.ts'
+import { type Kind, needBinary, needInstaller } from './binaries.ts'
 import { freePort, isFree, mysqlAnswers, redisAnswers, until } from './probes.ts'
 
-export type Kind = 'redis' | 'mysql'
+export { findBinary, type Kind } from './binaries.ts'
 
 export interface Server {
   readonly kind: Kind
@@ -205,44 +206,6 @@ function endWithUs(child: ChildProcess): void {
   child.once('exit', () => guard.kill('SIGKILL')) // before the pid can mean somebody else
   guard.unref()
   ;(guard.stdin as unknown as { unref(): void }).unref()
-}
-
-const BINARIES = {
-  redis: { variable: 'BUTLER_REDIS_BIN', names: ['redis-server'] },
-  mysql: { variable: 'BUTLER_MYSQLD_BIN', names: ['mariadbd', 'mysqld'] },
-}
-
-/** The server program named by the environment, else the first one on PATH. */
-export function findBinary(kind: Kind, env: NodeJS.ProcessEnv = process.env): string | undefined {
-  const { variable, names } = BINARIES[kind]
-  const named = env[variable]
-  if (named) return isProgram(named) ? named : undefined
-  // mysqld lives in /usr/sbin, which is on root's PATH only.
-  const folders = [...(env.PATH ?? '').split(':'), '/usr/sbin', '/usr/local/sbin']
-  return names.flatMap((name) => folders.map((folder) => join(folder, name))).find(isProgram)
-}
-
-function needBinary(kind: Kind): string {
-  const binary = findBinary(kind)
-  if (binary) return binary
-  const { variable, names } = BINARIES[kind]
-  throw new Error(`No ${names.join(' or ')} on PATH. Install one, or name it in ${variable}.`)
-}
-
-function needInstaller(mariadbd: string): string {
-  const folders = [dirname(mariadbd), ...(process.env.PATH ?? '').split(':')]
-  const installer = folders.map((folder) => join(folder, 'mariadb-install-db')).find(isProgram)
-  if (!installer) throw new Error(`mariadb-install-db, which belongs to ${mariadbd}, is not on PATH.`)
-  return installer
-}
-
-function isProgram(path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK)
-    return statSync(path).isFile()
-  } catch {
-    return false
-  }
 }
 
 export const run = promisify(execFile)

@@ -117,8 +117,11 @@ async function findCompose(env: Env): Promise<((...args: string[]) => Promise<st
 
 const POLICY = '/usr/sbin/policy-rc.d'
 
-/** On Debian as root. Private servers only need the programs, so the packages are kept from starting services. */
-async function installPackages(kinds: Kind[], env: Env, log: Log): Promise<boolean> {
+/**
+ * On Debian as root; false elsewhere. Private servers only need the programs, so the packages are kept from starting
+ * services.
+ */
+export async function installPackages(kinds: Kind[], env: Env, log: Log): Promise<boolean> {
   if (!existsSync('/etc/debian_version') || process.getuid?.() !== 0) return false
   const keepStopped = !existsSync(POLICY)
   if (keepStopped) await writeFile(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 })

@@ -40,6 +40,8 @@ export class Butler {
   readonly hold: Hold
   /** Highest stop we heard of; a notice may come before the turn it is meant for. */
   stopSeq = 0
+  /** The look at the row that a stop notice asked for: a turn that has just started waits for it. Never rejects. */
+  heeding: Promise<void> | undefined
   /** Somebody called while we were serving. */
   woken = false
   turn: TurnRun | undefined
@@ -168,6 +170,7 @@ export class Butler {
     const { seq } = turn.name
     this.turn = turn
     stores.telemetry.emit('turn.started', turn.about)
+    await this.heeding
     if (this.stopSeq >= seq) turn.abort('stopped')
     if (handingOver()) turn.abort('handover')
     const end = await turn.run(handlerFor(turn.kind))

@@ -33,8 +33,11 @@ import {
 } from './submission.ts'
 
 /** A Kysely transaction of the caller's, on the database that holds the butler_ tables. */
-// eslint-disable-next-line @typescript-eslint/no-explicit-any -- whatever tables the caller's Kysely knows
-export type CallersTransaction = Transaction<any>
+export interface CallersTransaction {
+  readonly isTransaction: boolean
+  /** Present on every Kysely; its type differs between versions of Kysely, so it is not named here. */
+  withoutPlugins(): unknown
+}
 
 /** A message accepted within the caller's transaction. */
 export interface AcceptedInTransaction extends Accepted {
@@ -299,7 +302,7 @@ export class Client {
     this.#assertOpen()
     const { inbox, tunables } = this.#stores
     try {
-      if (trx) return await inbox.acceptWithin(trx as Transaction<Database>, submissions)
+      if (trx) return await inbox.acceptWithin(trx as unknown as Transaction<Database>, submissions)
       return await inbox.accept(submissions, tunables.enqueueTimeoutMs)
     } catch (error) {
       // In the caller's transaction a deadlock is the caller's to see and to retry, as the driver said it.

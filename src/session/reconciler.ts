@@ -47,9 +47,13 @@ export class Reconciler {
 
   /** Somebody said that a session was stopped. A notice may be late or forged: only the row says up to where. */
   async heedStop(sessionId: string): Promise<void> {
-    if (!this.#registry.get(sessionId)) return this.#registry.wake(sessionId)
-    const through = await readStopSeq(this.#stores.mysql.db, sessionId)
-    if (through !== undefined) this.#registry.stopMessages(sessionId, through)
+    const butler = this.#registry.get(sessionId)
+    if (!butler) return this.#registry.wake(sessionId)
+    const look = readStopSeq(this.#stores.mysql.db, sessionId).then((through) => {
+      if (through !== undefined) this.#registry.stopMessages(sessionId, through)
+    })
+    butler.heeding = look.catch(() => undefined)
+    await look
   }
 
   async reconcile(): Promise<void> {

@@ -51,8 +51,10 @@ const running = new Set<ChildProcess>()
 /** Call outside of tests: whatever a failed test left running is ended. */
 export function endPrograms(): void {
   afterEach(async () => {
-    const left = [...running]
-    await Promise.all(left.map((child) => child.kill('SIGKILL') && once(child, 'exit')))
+    const left = [...running].map(async (child) => {
+      if (child.kill('SIGKILL')) await once(child, 'exit')
+    })
+    await Promise.all(left)
   })
 }
 

@@ -156,7 +156,7 @@ describe('a private MySQL or MariaDB', () => {
     const second = await startMysql(options)
     expect(await query(second.url, 'SHOW TABLES')).toHaveLength(1)
     await second.stop()
-    expect((await readdir(options.folder)).sort()).toEqual(['mysql', 'mysql.log'])
+    expect((await readdir(options.folder)).sort()).toEqual(['mysql', 'mysql-tmp', 'mysql.log'])
   })
 })
 

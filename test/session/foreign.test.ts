@@ -84,8 +84,8 @@ test.each([
 test('I8 · fleet keys of another type are put right', async () => {
   await house.redis.set(house.keys.processes, 'junk')
   const { client, id, ran, worker } = await owned()
-  await house.redis.del(house.keys.process(worker.processId))
-  await house.redis.lpush(house.keys.process(worker.processId), 'junk')
+  const heartbeat = house.keys.process(worker.processId)
+  await house.redis.multi().del(heartbeat).lpush(heartbeat, 'junk').exec()
   await eventually(() => house.redis.sadd(house.keys.processes, 'not an id', '💥', 'Pdeadbeef0000'))
   await client.enqueue(id, '2')
   await house.settled(client, id)

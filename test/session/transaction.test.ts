@@ -135,7 +135,7 @@ test('I2 · transactions and plain calls at the same time share dense numbers', 
 test('I6 · several messages in a transaction are decided one by one', async () => {
   const client = house.client()
   const id = house.sessionId()
-  const { results, notify } = await db.transaction().execute((trx) =>
+  const sent = await db.transaction().execute((trx) =>
     client.enqueueMany(
       [
         { sessionId: id, message: '1' },
@@ -145,8 +145,8 @@ test('I6 · several messages in a transaction are decided one by one', async () 
       { trx },
     ),
   )
-  await notify()
-  expect(results).toMatchObject([{ seq: 1 }, { ok: false, error: { code: 'SESSION_BUSY' } }, { seq: 2 }])
+  await sent.notify()
+  expect(sent.results).toMatchObject([{ seq: 1 }, { ok: false, error: { code: 'SESSION_BUSY' } }, { seq: 2 }])
 })
 
 test('a database in place of a transaction is refused, since nothing would hold the session’s row', async () => {

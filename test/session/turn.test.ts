@@ -155,7 +155,7 @@ test.each(ENDS)('I4 · each tool call has one result when the turn %s', async (_
         { type: 'tool_call', callId: 'opened at the end' },
       ]
     },
-    { turnTimeoutMs: 500 },
+    ends[0] === 'failed' ? { turnTimeoutMs: 3000 } : {},
   )
   await client.enqueue(id, 'x')
   await eventually(async () => expect(outcomes(await house.transcript(client, id))).toEqual(ends))
@@ -222,14 +222,14 @@ test('I5 · a turn that makes no progress is ended, one that does is not', async
       if (turn.message.payload === 'busy') {
         for (let n = 0; n < 8; n++) {
           await turn.append({ type: 'working' })
-          await new Promise((resolve) => setTimeout(resolve, 100))
+          await new Promise((resolve) => setTimeout(resolve, 300))
         }
         return
       }
       await aborted(turn.signal)
       reasons.push(turn.signal.reason)
     },
-    { progressTimeoutMs: 600 },
+    { progressTimeoutMs: 2000 },
   )
   const timedOut = listen(worker, 'turn.timedOut')
   await client.enqueueMany([

@@ -1,12 +1,13 @@
 // One Redis and one MySQL-family server for the whole run: those that REDIS_URL and MYSQL_URL name, else private ones
-// from local programs, else containers (BUTLER_TEST_CONTAINERS=1 goes straight to those).
+// from local programs (installed first on a bare Debian as root), else containers (BUTLER_TEST_CONTAINERS=1 goes
+// straight to those).
 // Files share them and stay apart by freshDatabase() and freshPrefix() of services.ts.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { findBinary, type Kind } from '../../src/cli/private-servers.ts'
-import { startMysql, startRedis } from '../../src/cli/servers.ts'
+import { installPackages, startMysql, startRedis } from '../../src/cli/servers.ts'
 
 interface Running {
   url: string
@@ -34,8 +35,10 @@ export default async function setup({ provide }: TestProject): Promise<() => Pro
     started.push(server)
     return server.url
   }
-  const isLocal = (kind: Kind) => process.env.BUTLER_TEST_CONTAINERS !== '1' && findBinary(kind)
+  const containers = process.env.BUTLER_TEST_CONTAINERS === '1'
+  const isLocal = (kind: Kind) => !containers && findBinary(kind)
   try {
+    if (!containers) await installMissing()
     const redisUrl =
       process.env.REDIS_URL || keep(isLocal('redis') ? await startRedis({ folder }) : await redisContainer())
     const mysqlUrl =
@@ -53,6 +56,14 @@ export default async function setup({ provide }: TestProject): Promise<() => Pro
     await teardown()
     throw error
   }
+}
+
+/** What neither the environment nor this machine has, and a package can bring. */
+async function installMissing(): Promise<void> {
+  const { REDIS_URL, MYSQL_URL } = process.env
+  const missing = [...(REDIS_URL ? [] : ['redis' as const]), ...(MYSQL_URL ? [] : ['mysql' as const])]
+  const kinds = missing.filter((kind) => !findBinary(kind))
+  if (kinds.length > 0) await installPackages(kinds, process.env, (line) => process.stderr.write(`${line}\n`))
 }
 
 async function redisContainer(): Promise<Running> {

@@ -155,20 +155,21 @@ export class Story {
 
   /** Resolves when every message of every session has its final state. */
   async settled(patience: Patience = {}): Promise<void> {
-    await eventually(
-      async () => {
-        const left = await this.sql<{
-          id: string
-          done_seq: number
-          inbox_seq: number
-          owner: string | null
-        }>(
-          'select id, done_seq, inbox_seq, running_seq, owner from butler_sessions where inbox_seq > done_seq limit 3',
-        )
-        if (left.length > 0) throw new Error(`unfinished: ${JSON.stringify(left)}`)
-      },
-      { ms: 25_000, everyMs: 50, what: 'every message to be final', ...patience },
-    )
+    const unfinished = () =>
+      this.sql<{ id: string }>(
+        `select id, done_seq, inbox_seq, running_seq, owner, starts from butler_sessions
+         where inbox_seq > done_seq limit 3`,
+      )
+    const isDone = async () => {
+      const left = await unfinished()
+      if (left.length > 0) throw new Error(`unfinished: ${JSON.stringify(left)}`)
+    }
+    try {
+      await eventually(isDone, { ms: 25_000, everyMs: 50, what: 'every message to be final', ...patience })
+    } catch (error) {
+      const [first] = await unfinished()
+      throw new Error(`${String(error)}\n${first ? await this.#tell(first.id) : ''}`, { cause: error })
+    }
   }
 
   /** Waits for the end of everything, checks the invariants, and takes all down. */

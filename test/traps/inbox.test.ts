@@ -1,5 +1,5 @@
 // Traps of transactions: deadlocks, lookups that miss, locks on what is not there, halves that are kept.
-import { Kysely, MysqlDialect } from 'kysely'
+import { Kysely, MysqlDialect, sql } from 'kysely'
 import { createPool } from 'mysql2'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { type Accepted, type Client, UnavailableError } from '../../src/index.ts'
@@ -213,6 +213,21 @@ test('I1 · trap: an enqueue that meets 1205 halfway is repeated whole', async (
   expect(String(troubles[0])).toContain('Lock wait timeout')
   await mysql.close()
   expect((await world.row(id)).inbox_seq).toBe(1)
+})
+
+test('I1 · trap: a connection released with an open transaction does not swallow the next user’s rows', async () => {
+  const mysql = connectMysql(world.mysqlUrl, { poolSize: 1, timeoutMs: 8000 })
+  const inbox = new Inbox(mysql, { queueMax: 10, onTrouble: () => undefined })
+  await inbox.accept([toSubmission('s', 'first', {}, tunables)], 8000)
+  await mysql.db.connection().execute(async (connection) => {
+    await sql`begin`.execute(connection)
+    await connection.updateTable('butler_sessions').set({ stop_seq: 9 }).execute()
+  })
+  await mysql.db.updateTable('butler_messages').set({ error: 'mine' }).execute()
+  // Seen from outside: what was left open is undone, what came after is there.
+  expect(await world.rows('SELECT error FROM butler_messages')).toEqual([{ error: 'mine' }])
+  expect((await world.row('s')).stop_seq).toBe(0)
+  await mysql.close()
 })
 
 test.each(['commit', 'rollback'])(
