@@ -20,7 +20,7 @@ interface Request {
   readonly giveUpAt: number
   readonly resolve: (results: (Accepted | ButlerError)[]) => void
   readonly reject: (error: unknown) => void
-  /** Being tried now, or tried with a COMMIT whose answer was lost: its fate is open. */
+  /** Its COMMIT is under way, or the answer to one was lost: its fate is open. */
   open: boolean
   /** A COMMIT's answer was lost once: the messages' own ids must be looked up too. */
   repeated: boolean
@@ -103,13 +103,16 @@ export class Inbox {
     // Whoever was told that nothing happened must be right.
     const requests = all.filter((request) => this.#pending.has(request))
     if (requests.length === 0) return
-    for (const request of requests) request.open = true
     const submissions = requests.flatMap((request) => request.submissions)
     const repeated = requests.some((request) => request.repeated)
     try {
-      const results = await this.#mysql.transaction((trx) =>
-        admitAll(trx, submissions, { queueMax: this.#queueMax, repeated, shared: false }),
-      )
+      const results = await this.#mysql.transaction(async (trx) => {
+        const admitted = await admitAll(trx, submissions, { queueMax: this.#queueMax, repeated, shared: false })
+        // The last moment: what follows is the COMMIT.
+        if (requests.some((request) => !this.#pending.has(request))) throw new GivenUp()
+        for (const request of requests) request.open = true
+        return admitted
+      })
       let at = 0
       for (const request of requests) request.resolve(results.slice(at, (at += request.submissions.length)))
     } catch (error) {
@@ -118,7 +121,9 @@ export class Inbox {
         request.repeated ||= inDoubt
         request.open = request.repeated
       }
-      if (requests.length > 1 && isLockWait(error)) {
+      if (error instanceof GivenUp) {
+        for (const request of requests) this.#lane.push(request)
+      } else if (requests.length > 1 && isLockWait(error)) {
         // Somebody holds one of the rows: only who sends there has to wait for it.
         this.#onTrouble(error)
         for (const request of requests) this.#alone.push(request)
@@ -135,6 +140,9 @@ export class Inbox {
     }
   }
 }
+
+/** Somebody in the batch was told that nothing happened, so it is undone and tried without them. */
+class GivenUp extends Error {}
 
 function tooLate(request: Request): UnavailableError {
   return request.open

@@ -12,14 +12,7 @@
 import { UnavailableError } from '../base/errors.ts'
 import { newOwnerToken } from '../base/ids.ts'
 import { now } from '../base/timing.ts'
-import {
-  type Ending,
-  finish,
-  start,
-  type Started,
-  type StartedTurn,
-  type StartLimits,
-} from '../protocol/turn-rules.ts'
+import { start, type Started, type StartedTurn, type StartLimits } from '../protocol/turn-rules.ts'
 import { advance, parseReference } from '../redis/queue.ts'
 import { Hold, type Judged, redisCall } from './hold.ts'
 import type { House } from './house.ts'

@@ -294,7 +294,7 @@ export class Client {
 
   /** Closes the connections that this client opened. Repeating it is harmless. */
   close(): Promise<void> {
-    this.#closed ??= this.#stores.close()
+    this.#closed ??= this.#notifier.settled().then(() => this.#stores.close())
     return this.#closed
   }
 

@@ -27,6 +27,7 @@ export class Notifier {
   /** This process, when it is a worker: work that it gives away must not come back to it. */
   readonly #self: string | undefined
   readonly #notices: Lane<Pending>
+  readonly #underWay = new Set<Promise<void>>()
 
   constructor(stores: Stores, self?: string) {
     this.#stores = stores
@@ -67,6 +68,11 @@ export class Notifier {
     return this.#bounded(this.#wakeSomebody(ids))
   }
 
+  /** Resolves when nothing is being told any more; before the connection is closed. */
+  async settled(): Promise<void> {
+    while (this.#underWay.size > 0) await Promise.all(this.#underWay)
+  }
+
   async #notify(notices: readonly Pending[]): Promise<void> {
     const { redis, keys, publisher, telemetry } = this.#stores
     const locks = await pushMany(redis.commands, keys, notices)
@@ -104,10 +110,16 @@ export class Notifier {
     if (heard === 0) await publisher.wakeAll(ids)
   }
 
-  async #bounded(work: Promise<unknown>): Promise<void> {
+  #bounded(work: Promise<unknown>): Promise<void> {
     const { notifyTimeoutMs } = this.#stores.tunables
-    await withDeadline(work, notifyTimeoutMs, () => new Error('The notification took too long.')).catch(
-      (error: unknown) => this.#stores.telemetry.emit('redis.trouble', { error }),
+    const bounded: Promise<void> = withDeadline(
+      work,
+      notifyTimeoutMs,
+      () => new Error('The notification took too long.'),
     )
+      .catch((error: unknown) => this.#stores.telemetry.emit('redis.trouble', { error }))
+      .then(() => void this.#underWay.delete(bounded))
+    this.#underWay.add(bounded)
+    return bounded
   }
 }

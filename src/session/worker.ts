@@ -259,6 +259,8 @@ export class Worker {
     const wasRunning = this.#state === 'draining'
     this.#state = 'stopped'
     await this.#listener.stop()
+    // The last directed wakes may still be on their way to somebody else.
+    await this.#notifier.settled()
     if (wasRunning) await Promise.all(this.#parts().map((part) => part.stop()))
     await this.#stores.close()
     this.#stores.telemetry.emit('worker.stopped', { process: this.processId })

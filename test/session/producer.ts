@@ -4,9 +4,11 @@ import { produce } from './producers.ts'
 
 const [redis = '', mysql = '', prefix = '', session = ''] = process.argv.slice(2)
 const client = createClient({ redis, mysql, prefix, logger: false })
-process.once('message', async () => {
+async function send(): Promise<void> {
   const sent = await produce(client, session, 'there')
   await client.close()
   process.send?.(sent, () => process.disconnect())
-})
+}
+
+process.once('message', () => void send())
 process.send?.('ready')

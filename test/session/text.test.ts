@@ -77,10 +77,10 @@ test('I2 · ids that differ by case or by a mark only are sessions of their own'
     `${'x'.repeat(127)}A`,
   ]
   for (const id of ids) expect(await client.enqueue(id, id)).toMatchObject({ seq: 1 })
-  const seen = new Map<string, unknown>()
-  await house.worker((turn) => void seen.set(turn.sessionId, turn.message.payload))
+  const seen: string[] = []
+  await house.worker((turn) => void seen.push(`${turn.sessionId} ${String(turn.message.payload as string)}`))
   for (const id of ids) await house.settled(client, id)
-  expect([...seen].sort()).toEqual(ids.map((id) => [id, id]).sort())
+  expect(seen.sort()).toEqual(ids.map((id) => `${id} ${id}`).sort())
   expect((await client.sessions()).map(({ id }) => id).sort()).toEqual([...ids].sort())
 })
 
