@@ -107,7 +107,11 @@ export class Inbox {
     const repeated = requests.some((request) => request.repeated)
     try {
       const results = await this.#mysql.transaction(async (trx) => {
-        const admitted = await admitAll(trx, submissions, { queueMax: this.#queueMax, repeated, shared: false })
+        const admitted = await admitAll(trx, submissions, {
+          queueMax: this.#queueMax,
+          repeated,
+          shared: false,
+        })
         // The last moment: what follows is the COMMIT.
         if (requests.some((request) => !this.#pending.has(request))) throw new GivenUp()
         for (const request of requests) request.open = true

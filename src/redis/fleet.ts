@@ -6,7 +6,6 @@
 import type { RedisClient } from './connect.ts'
 import type { Keys } from './keys.ts'
 import { getMany, unlessWrongType } from './read.ts'
-import { script } from './script.ts'
 
 /** What a process says about itself with every beat. */
 export interface HeartbeatValue {
@@ -30,17 +29,13 @@ const SAMPLE = 5
 
 const PROCESS_ID = /^[A-Za-z0-9]{1,64}$/
 
-/** A set that is no set (any more) would keep everybody from joining. */
-const joinScript = script({
-  keys: ['processes'],
-  args: ['processId'],
-  lua: `
-    local kind = redis.call('TYPE', processes).ok
-    if kind ~= 'set' and kind ~= 'none' then redis.call('DEL', processes) end
-    return redis.call('SADD', processes, processId)
-  `,
-  reply: () => undefined,
-})
+/** A key that is no set (any more) would keep everybody from joining. */
+async function join(redis: RedisClient, keys: Keys, processId: string): Promise<void> {
+  const added = await redis.sadd(keys.processes, processId).catch(unlessWrongType(undefined))
+  if (added !== undefined) return
+  await redis.del(keys.processes)
+  await redis.sadd(keys.processes, processId)
+}
 
 /** One heartbeat, good for `ttlMs`; with `join` the process also (again) becomes a member. */
 export async function beat(
@@ -52,7 +47,7 @@ export async function beat(
   options: { join: boolean },
 ): Promise<void> {
   const steps: Promise<unknown>[] = [redis.set(keys.process(processId), JSON.stringify(value), 'PX', ttlMs)]
-  if (options.join) steps.push(joinScript(redis, { processes: keys.processes, processId }))
+  if (options.join) steps.push(join(redis, keys, processId))
   await Promise.all(steps)
 }
 
@@ -68,8 +63,13 @@ export async function forget(redis: RedisClient, keys: Keys, processId: string):
 
 /** All members with their last heartbeat; null where it has expired or cannot be read. */
 export async function members(redis: RedisClient, keys: Keys): Promise<Map<string, HeartbeatValue | null>> {
+  return heartbeats(redis, keys, await memberIds(redis, keys))
+}
+
+/** Who has joined and not left, alive or not. */
+export async function memberIds(redis: RedisClient, keys: Keys): Promise<string[]> {
   const ids = await redis.smembers(keys.processes).catch(unlessWrongType([]))
-  return heartbeats(redis, keys, ids)
+  return ids.filter((id) => PROCESS_ID.test(id))
 }
 
 /**

@@ -9,7 +9,7 @@ import type { Stores } from './stores.ts'
 /** Of the messages and rows that this version of the library reads and writes. */
 const PROTOCOL_VERSION = 1
 /** Membership is confirmed with every so many beats; it only gets lost when Redis does. */
-const JOIN_EVERY = 4
+const JOIN_EVERY = 8
 
 export class Presence {
   readonly #stores: Stores

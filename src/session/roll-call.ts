@@ -11,7 +11,7 @@
 import { now, Ticker } from '../base/timing.ts'
 import { readWorkOf } from '../mysql/sessions.ts'
 import { evict } from '../protocol/ownership.ts'
-import { elect, forget, look, members } from '../redis/fleet.ts'
+import { elect, forget, look, memberIds } from '../redis/fleet.ts'
 import { releaseMany, tokenOf } from '../redis/lock.ts'
 import type { Stores } from './stores.ts'
 
@@ -92,7 +92,7 @@ export class RollCall {
   async #callRoll(): Promise<void> {
     const { redis, keys, tunables } = this.#stores
     if (!(await elect(redis.commands, keys, 'roll-call', this.#processId, tunables.retakeMs * 0.9))) return
-    const others = [...(await members(redis.commands, keys)).keys()].filter((id) => id !== this.#processId)
+    const others = (await memberIds(redis.commands, keys)).filter((id) => id !== this.#processId)
     for (const [processId, { subscribed }] of await look(redis.commands, keys, others)) {
       if (!subscribed) this.suspect(processId)
     }

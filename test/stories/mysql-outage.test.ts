@@ -1,9 +1,14 @@
 // MySQL does not answer, or is gone; and both stores at once.
 import { afterEach, expect, test } from 'vitest'
-import { eventually, until } from '../support/eventually.ts'
+import { eventually, sleep, until } from '../support/eventually.ts'
+import { type Proxy, startProxy } from '../support/proxy.ts'
 import { beginStory, endStories } from '../support/story.ts'
 
-afterEach(endStories)
+let proxy: Proxy | undefined
+afterEach(async () => {
+  await endStories()
+  await proxy?.close()
+})
 
 const tunables = { mysqlTimeoutMs: 500, enqueueTimeoutMs: 1500 }
 
@@ -69,4 +74,22 @@ test('I3 · with both stores away for longer than a lock lives, running turns ar
   await story.settled()
   expect((await story.outcomes('chat')).at(-1)).toBe('1 completed')
   await story.end()
+})
+
+test('I4 · a MySQL that answers slowly still confirms the running turn while Redis is away', async () => {
+  const story = await beginStory({ own: { redis: true } })
+  const { fleet } = story
+  proxy = await startProxy(story.mysqlUrl)
+  await story.local({ mysqlUrl: proxy.url })
+  await story.send('chat', { do: 'gate', name: 'go' })
+  await fleet.saw('start', 'chat')
+  // A look takes longer than the silence that ends a turn; its answer is no silence.
+  proxy.delay(250)
+  story.servers.redis?.kill('SIGSTOP')
+  await sleep(6000)
+  expect(fleet.history().filter(({ what }) => what === 'signal')).toEqual([])
+  story.servers.redis?.kill('SIGCONT')
+  proxy.delay(0)
+  await fleet.open('go')
+  await story.end({ noReruns: true })
 })

@@ -34,6 +34,7 @@ test('I4 · answers that are late or lost repeat nothing, lose nothing and chang
   const [redis1, redis2, mysql1, mysql2] = paths as [Proxy, Proxy, Proxy, Proxy]
   await story.local({ redisUrl: redis1.url, mysqlUrl: mysql1.url })
   await story.local({ redisUrl: redis2.url, mysqlUrl: mysql2.url })
+  for (const proxy of paths) proxy.delay(2, 15)
   let swallowed = 0
   let over: () => void = () => {}
   const end = new Promise<'over'>((resolve) => (over = () => resolve('over')))
@@ -41,7 +42,6 @@ test('I4 · answers that are late or lost repeat nothing, lose nothing and chang
   const trouble = async (proxy: Proxy, request: string) => {
     while ((await Promise.race([proxy.swallow(request), end])) !== 'over') {
       swallowed += 1
-      proxy.delay(2, 15)
       if ((await Promise.race([sleep(400), end])) === 'over') return
     }
   }

@@ -53,13 +53,19 @@ class Line {
   readonly far: Socket
   subscriber = false
   silent = false
-  delayMs: () => number = () => 0
   /** What is done with the server's next chunk instead of passing it on. */
   onAnswer: (() => void) | undefined
   answersLeft = Infinity
+  readonly #delayMs: () => number
   readonly #toFar: ((chunk: Buffer) => void) & { settled: () => Promise<void> }
 
-  constructor(near: Socket, far: Socket, onRequest: (line: Line, text: string) => 'pass' | Promise<void>) {
+  constructor(
+    near: Socket,
+    far: Socket,
+    onRequest: (line: Line, text: string) => 'pass' | Promise<void>,
+    delayMs: (line: Line) => number,
+  ) {
+    this.#delayMs = () => delayMs(this)
     this.near = near
     this.far = far
     this.#toFar = inOrder(async (chunk) => {
@@ -90,7 +96,7 @@ class Line {
   }
 
   async #wait(): Promise<void> {
-    const ms = this.delayMs()
+    const ms = this.#delayMs()
     if (ms > 0) await sleep(ms)
   }
 }
@@ -110,6 +116,7 @@ export async function startProxy(target: string | number): Promise<Proxy> {
   const lines = new Set<Line>()
   const hooks = new Set<Hook>()
   let refused = false
+  let delayMs: (line: Line) => number = () => 0
   const onRequest = (line: Line, text: string) => {
     for (const hook of hooks) {
       if (!text.includes(hook.text)) continue
@@ -121,7 +128,7 @@ export async function startProxy(target: string | number): Promise<Proxy> {
   const server = createServer({ allowHalfOpen: true }, (near) => {
     if (refused) return near.destroy()
     const far = connect({ port: Number(targetUrl.port), host: targetUrl.hostname, allowHalfOpen: true })
-    const line = new Line(near, far, onRequest)
+    const line = new Line(near, far, onRequest, (one) => delayMs(one))
     lines.add(line)
     for (const socket of [near, far]) {
       socket.setNoDelay(true)
@@ -150,8 +157,8 @@ export async function startProxy(target: string | number): Promise<Proxy> {
       if (now) chosen().forEach((line) => line.cut())
     },
     blackhole: (only) => chosen(only).forEach((line) => (line.silent = true)),
-    delay: (ms, jitterMs = 0, only) => {
-      for (const line of chosen(only)) line.delayMs = () => ms + Math.random() * jitterMs
+    delay: (ms, jitterMs = 0, { subscribersOnly = false } = {}) => {
+      delayMs = (line) => (subscribersOnly && !line.subscriber ? 0 : ms + Math.random() * jitterMs)
     },
     swallow: (request) =>
       new Promise((resolve) =>

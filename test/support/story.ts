@@ -193,11 +193,7 @@ export class Story {
     )
     const lines = this.fleet
       .history()
-      .filter(
-        (line) =>
-          line.session === session || line.fields?.['session'] === session || !line.fields?.['session'],
-      )
-      .filter((line) => line.what !== 'effect')
+      .filter((line) => (line.session ?? line.fields?.['session'] ?? session) === session)
       .map((line) => JSON.stringify(line))
     return [`--- ${session}`, ...entries, ...lines.slice(-100)].join('\n')
   }

@@ -65,7 +65,11 @@ test('I4 I8 · trap: in a cluster nobody is judged by subscriptions that one nod
   const workers = stages.map(({ handler }) =>
     createWorker({
       ...PATIENT_LOCK,
-      ...{ handler, redis: cluster, mysql: world.mysqlUrl, prefix: world.prefix, logger: false as const },
+      handler,
+      redis: cluster,
+      mysql: world.mysqlUrl,
+      prefix: world.prefix,
+      logger: false,
     }),
   )
   for (const worker of workers) {

@@ -159,7 +159,11 @@ test('I8 I3 · a process that stays silent after a flush for longer than that is
   await world.done('s')
   expect(tokenOf(String(await lockOf('s')))).toMatch(new RegExp(`^${w2.worker.processId}`))
   expect(await world.story('s')).toEqual([
-    ...['turn_started 1', 'message 1', 'lost 1'],
-    ...['turn_started 1', 'reply 1', 'completed 1'],
+    'turn_started 1',
+    'message 1',
+    'lost 1',
+    'turn_started 1',
+    'reply 1',
+    'completed 1',
   ])
 })

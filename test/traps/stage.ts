@@ -9,12 +9,11 @@ export class Stage {
 
   readonly handler: Handler = async (turn) => {
     this.turns.push(turn)
-    const todo = String(turn.message.payload)
+    const todo = turn.message.payload as string
     if (todo.startsWith('fail')) throw new Error(todo)
     if (todo.startsWith('wait') || todo.startsWith('deaf')) {
       await new Promise<void>((resolve, reject) => {
         this.#waiting.set(turn, resolve)
-        // eslint-disable-next-line typescript/prefer-promise-reject-errors -- the signal's reason is an error
         if (todo.startsWith('wait')) turn.signal.addEventListener('abort', () => reject(turn.signal.reason))
       })
     }

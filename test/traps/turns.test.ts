@@ -131,8 +131,13 @@ test('I3 · trap: a late write of attempt 1 does not land in attempt 2 of the sa
   stage.go()
   await world.done('s')
   expect(await world.story('s')).toEqual([
-    ...['turn_started 1', 'message 1', 'error 1', 'retrying 1'],
-    ...['turn_started 1', 'reply 1', 'completed 1'],
+    'turn_started 1',
+    'message 1',
+    'error 1',
+    'retrying 1',
+    'turn_started 1',
+    'reply 1',
+    'completed 1',
   ])
 })
 
