@@ -5,7 +5,7 @@
  * It judges only turns that were confirmed before the question was asked: an answer older than a turn says nothing
  * about it.
  */
-import { now, Ticker } from '../base/timing.ts'
+import { deadline, now, Ticker } from '../base/timing.ts'
 import { readOwners, readRunningBy, readStopSeq, type RunningTurn } from '../mysql/sessions.ts'
 import { evict } from '../protocol/ownership.ts'
 import type { TurnName } from '../protocol/session-row.ts'
@@ -57,7 +57,6 @@ export class Reconciler {
   }
 
   async reconcile(): Promise<void> {
-    const askedAt = now()
     const turns = [...this.#registry.withTurn()].flatMap((butler) =>
       butler.turn ? [{ butler, turn: butler.turn }] : [],
     )
@@ -66,7 +65,7 @@ export class Reconciler {
         (await readRunningBy(this.#stores.mysql.db, this.#processId)).map((row) => [row.sessionId, row]),
       )
       const missing = turns.filter(
-        ({ butler, turn }) => !this.#confirm(butler, turn, rows.get(butler.sessionId), askedAt),
+        ({ butler, turn }) => !this.#confirm(butler, turn, rows.get(butler.sessionId)),
       )
       if (missing.length > 0) await this.#lookAgain(missing)
       for (const row of rows.values()) await this.#releaseOrphan(row)
@@ -76,24 +75,23 @@ export class Reconciler {
   }
 
   /** True when the row names this very turn; a stop that the notice did not bring is found here. */
-  #confirm(butler: Butler, turn: TurnRun, row: RunningTurn | undefined, askedAt: number): boolean {
+  #confirm(butler: Butler, turn: TurnRun, row: RunningTurn | undefined): boolean {
     if (!row || !isSame(row.turn, turn.name)) return false
-    turn.confirmedAt = Math.max(turn.confirmedAt, askedAt)
+    // From its arrival: a database that answers slowly is not silent, and what is written is fenced by the row anyway.
+    turn.confirmedAt = now()
     if (row.stopSeq > butler.stopSeq) butler.stop(row.stopSeq)
     return true
   }
 
   /** A turn that the first answer did not show is looked up by id before it is given up. */
   async #lookAgain(missing: readonly { butler: Butler; turn: TurnRun }[]): Promise<void> {
-    const askedAt = now()
     const rows = await readOwners(
       this.#stores.mysql.db,
       missing.map(({ butler }) => butler.sessionId),
     )
     for (const { butler, turn } of missing) {
       // It may have ended meanwhile: then the row is right and there is nothing to lose.
-      if (butler.turn !== turn || this.#confirm(butler, turn, rows.get(butler.sessionId)?.running, askedAt))
-        continue
+      if (butler.turn !== turn || this.#confirm(butler, turn, rows.get(butler.sessionId)?.running)) continue
       if (rows.get(butler.sessionId)?.owner === turn.name.owner) continue
       this.#registry.lose(butler, 'the row does not name its turn')
     }
@@ -103,8 +101,11 @@ export class Reconciler {
   async #releaseOrphan({ sessionId, turn }: RunningTurn): Promise<void> {
     const butler = this.#registry.get(sessionId)
     if (butler?.phase === 'serving') return
-    const released = await this.#stores.ledger.commit(sessionId, (draft) => evict(draft, turn, 'orphan'), {
+    const { ledger, tunables } = this.#stores
+    // With an end, because the next look waits for it.
+    const released = await ledger.commit(sessionId, (draft) => evict(draft, turn, 'orphan'), {
       openCalls: true,
+      giveUp: deadline(tunables.mysqlTimeoutMs),
     })
     if (!released?.evicted) return
     this.#stores.telemetry.emit('session.evicted', {
