@@ -21,6 +21,7 @@ interface SessionNumbers {
   doneSeq: number
   stopSeq: number
   runningSeq: number | null
+  purgeSeq: number
 }
 
 /** Per submission, its place or the reason why it was refused. Any error means: roll back. */
@@ -39,7 +40,12 @@ export async function admitAll(
     if (row) row.inboxSeq -= count
   }
   const decideBy = async (locked: boolean) =>
-    decide(submissions, rows, await readEarlier(trx, submissions, { ...options, locked }), options.queueMax)
+    decide(
+      submissions,
+      rows,
+      await readEarlier(trx, submissions, rows, { ...options, locked }),
+      options.queueMax,
+    )
   let decision = await decideBy(false)
   if (!options.shared) await insertMessages(trx, decision.accepted)
   else if (decision.refused || !(await areNew(insertMessages(trx, decision.accepted)))) {
@@ -110,7 +116,7 @@ async function readNumbers(trx: Trx, ids: readonly string[]): Promise<Map<string
   // A locking read: in the caller's transaction a plain one could show an old snapshot.
   const rows = await trx
     .selectFrom('butler_sessions')
-    .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq'])
+    .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'purge_seq'])
     .where('id', 'in', ids)
     .orderBy('id')
     .forUpdate()
@@ -123,6 +129,7 @@ async function readNumbers(trx: Trx, ids: readonly string[]): Promise<Map<string
         doneSeq: Number(row.done_seq),
         stopSeq: Number(row.stop_seq),
         runningSeq: row.running_seq === null ? null : Number(row.running_seq),
+        purgeSeq: Number(row.purge_seq),
       },
     ]),
   )
@@ -132,6 +139,7 @@ async function readNumbers(trx: Trx, ids: readonly string[]): Promise<Map<string
 async function readEarlier(
   trx: Trx,
   submissions: readonly Submission[],
+  sessions: ReadonlyMap<string, SessionNumbers>,
   options: { repeated: boolean; locked: boolean },
 ): Promise<Map<string, Earlier>> {
   const keys = new Map<string, string[]>()
@@ -153,6 +161,11 @@ async function readEarlier(
     )
   if (options.locked) query = query.modifyEnd(sql`lock in share mode`)
   for (const row of await query.execute()) {
+    // Of a deleted life of the session: the key is free again, whenever the old row is removed.
+    if (Number(row.seq) <= (sessions.get(row.session_id)?.purgeSeq ?? 0)) {
+      await freeKey(trx, row.session_id, row.id, Number(row.seq))
+      continue
+    }
     earlier.set(keyOf(row.session_id, row.idempotency_key), {
       seq: Number(row.seq),
       id: row.id,
@@ -160,6 +173,15 @@ async function readEarlier(
     })
   }
   return earlier
+}
+
+function freeKey(trx: Trx, sessionId: string, messageId: string, seq: number) {
+  return trx
+    .updateTable('butler_messages')
+    .set({ idempotency_key: messageId })
+    .where('session_id', '=', sessionId)
+    .where('seq', '=', seq)
+    .execute()
 }
 
 const byId = ([a]: readonly [string, number], [b]: readonly [string, number]) => (a < b ? -1 : 1)

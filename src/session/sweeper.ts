@@ -13,6 +13,8 @@ import type { Stores } from './stores.ts'
 
 const PAGE = 500
 const PAGES_MAX = 20
+/** One process with a long interval must not silence the others' sweeps. */
+const TICK_MAX_MS = 5000
 const PRUNE_EVERY_MS = 3_600_000
 
 export class Sweeper {
@@ -63,7 +65,16 @@ export class Sweeper {
 
   async #tick(): Promise<void> {
     const { redis, keys, tunables } = this.#stores
-    if (!(await elect(redis.commands, keys, 'sweep', this.#processId, tunables.sweepMs * 0.8))) return
+    if (
+      !(await elect(
+        redis.commands,
+        keys,
+        'sweep',
+        this.#processId,
+        Math.min(tunables.sweepMs * 0.8, TICK_MAX_MS),
+      ))
+    )
+      return
     await this.#sweep()
     await this.#prune()
   }

@@ -15,6 +15,7 @@ import type { StartedTurn } from '../protocol/turn-rules.ts'
 import { type Entry, type EntryInput, toDraft, toDrafts, toEntry } from './entry.ts'
 import type { Handler, Turn, TurnMessage } from './handler.ts'
 import type { Stores } from './stores.ts'
+import { whole } from './submission.ts'
 import { TurnWriter } from './turn-writer.ts'
 
 export type TurnEnd =
@@ -23,6 +24,9 @@ export type TurnEnd =
   | { readonly as: 'threw'; readonly error: unknown }
   /** The signal fired. `settled`: the handler is over; otherwise it is still running somewhere in this process. */
   | { readonly as: 'aborted'; readonly reason: AbortReason; readonly settled: boolean }
+
+const HISTORY_LINES = 1000
+const HISTORY_LINES_MAX = 10_000
 
 /** How long a handler may take to react to a hand-over; a deploy waits for it. */
 const HANDOVER_SETTLE_MS = 250
@@ -171,17 +175,18 @@ export class TurnRun {
       signal: this.#controller.signal,
       epoch: this.epoch,
       attempt: this.name.starts,
-      history: (options) => mayFloat(this.#history(options?.limit ?? 1000)),
+      history: (options) => mayFloat(this.#history(options?.limit ?? HISTORY_LINES)),
       append: (entry) => mayFloat(this.#append(entry)),
       step: (key, fn) => mayFloat(this.#step(key, fn)),
       emit: (delta) => this.#emit(delta),
     })
   }
 
-  async #history(limit: number): Promise<Entry[]> {
+  async #history(lines: number): Promise<Entry[]> {
+    const limit = whole('limit', lines, 1, HISTORY_LINES_MAX)
     await this.settleWrites()
     const rows = await patiently(
-      () => readLatest(this.#stores.mysql.db, this.sessionId, Math.min(Math.max(limit, 1), 10_000)),
+      () => readLatest(this.#stores.mysql.db, this.sessionId, limit),
       this.#controller.signal,
     )
     return visible(rows.map(toEntry))
