@@ -79,7 +79,7 @@ export class Contests {
 
   async #look(): Promise<void> {
     if (this.#contests.size === 0) return
-    const { redis, keys, tunables } = this.#stores
+    const { redis, keys } = this.#stores
     const contests = [...this.#contests]
     const locks = await readMany(
       redis.commands,

@@ -1,6 +1,6 @@
 // A slow and lossy network between two workers and both stores: answers are late, out of step, or never come although
 // the request was executed.
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, test } from 'vitest'
 import { sleep, until } from '../support/eventually.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
 import { beginStory, endStories } from '../support/story.ts'

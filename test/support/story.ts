@@ -7,7 +7,7 @@
 //   …
 //   await story.end()        waits until everything accepted is final, checks the invariants, takes all down
 //
-// Call `afterEach(endStories)` (or let `story.end()` run) so that a failed test leaves no process behind.
+// `afterEach(endStories)`: so that a failed test leaves no process behind.
 import { Redis } from 'ioredis'
 import { createConnection, type Connection, type RowDataPacket } from 'mysql2/promise'
 import {
@@ -51,8 +51,6 @@ export interface StoryOptions {
 
 /** Processes start slowly on a busy machine; what hangs is found by the shorter deadlines of `eventually`. */
 vi.setConfig({ testTimeout: 90_000 })
-
-const sessionOf = (problem: string) => problem.slice(0, problem.indexOf(': '))
 
 const open = new Set<Story>()
 
@@ -128,7 +126,6 @@ export class Story {
     return accepted
   }
 
-  /** Stops and notes it down. */
   async stop(sessionId: string, options: { through?: number } = {}) {
     const receipt = await this.client.stop(sessionId, options)
     const { head } = await this.client.transcript(sessionId, { limit: 1 })
@@ -179,7 +176,9 @@ export class Story {
     const history = this.fleet.history()
     const problems = await check({ mysqlUrl, accepted, stops, history, ...evidence })
     const told = await Promise.all(
-      [...new Set(problems.map(sessionOf))].map((session) => this.#tell(session)),
+      [...new Set(problems.map((problem) => problem.split(':')[0] ?? ''))].map((session) =>
+        this.#tell(session),
+      ),
     )
     expect(problems, told.join('\n')).toEqual([])
     await this.close()
