@@ -57,12 +57,16 @@ export function checkKind(what: string, kind: unknown): string {
   )
 }
 
+/** A value as it may stand in an error message: short, and never an object's content. */
 export function show(value: unknown): string {
-  const text =
-    typeof value === 'string'
-      ? JSON.stringify(value)
-      : typeof value === 'object'
-        ? `${value === null ? 'null' : 'an object'}`
-        : String(value)
+  const text = textOf(value)
   return text.length > 60 ? `${text.slice(0, 57)}...` : text
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === 'string') return JSON.stringify(value)
+  if (typeof value === 'object' && value !== null) return 'an object'
+  if (typeof value === 'function') return 'a function'
+  // What is left are primitives, which print as themselves.
+  return String(value as number | boolean | bigint | symbol | null | undefined)
 }

@@ -6,7 +6,7 @@
 import { type AbortReason, TurnAbortedError } from '../base/errors.ts'
 import { checkKey } from '../base/ids.ts'
 import { parse, serialise } from '../base/payload.ts'
-import { Alarm, now } from '../base/timing.ts'
+import { now } from '../base/timing.ts'
 import { patiently } from '../mysql/patience.ts'
 import { readLatest, readSteps } from '../mysql/transcript.ts'
 import { visible } from '../protocol/history.ts'
@@ -16,6 +16,7 @@ import { type Entry, type EntryInput, toDraft, toDrafts, toEntry } from './entry
 import type { Handler, Turn, TurnMessage } from './handler.ts'
 import type { Stores } from './stores.ts'
 import { whole } from './submission.ts'
+import { TurnWatch } from './turn-watch.ts'
 import { TurnWriter } from './turn-writer.ts'
 
 export type TurnEnd =
@@ -111,25 +112,17 @@ export class TurnRun {
 
   /** Runs the handler to its end, or to the end of the patience with it. */
   async run(handler: Handler | undefined): Promise<TurnEnd> {
-    const { tunables } = this.#stores
-    const { signal } = this.#controller
-    const [watchdog, turnDeadline, patience] = [new Alarm(), new Alarm(), new Alarm()]
-    turnDeadline.set(tunables.turnTimeoutMs, () => this.abort('timeout'))
-    const watch = () => {
-      const quietMs = now() - this.#progressAt
-      if (quietMs >= tunables.progressTimeoutMs) this.abort('timeout')
-      else watchdog.set(tunables.progressTimeoutMs - quietMs, watch)
-    }
-    watch()
-    const outOfPatience = new Promise<undefined>((resolve) => {
-      const lose = () => patience.set(this.#graceMs(), () => resolve(undefined))
-      if (signal.aborted) lose()
-      else signal.addEventListener('abort', lose, { once: true })
+    const watch = new TurnWatch({
+      tunables: this.#stores.tunables,
+      signal: this.#controller.signal,
+      progressAt: () => this.#progressAt,
+      onTimeout: () => this.abort('timeout'),
+      graceMs: () => this.#graceMs(),
     })
     const settled = this.#settle(handler)
     this.handlerDone = settled.then(() => {})
-    const end = await Promise.race([settled, outOfPatience])
-    for (const alarm of [watchdog, turnDeadline, patience]) alarm.clear()
+    const end = await Promise.race([settled, watch.outOfPatience])
+    watch.end()
     this.#ended = true
     const reason = this.aborted
     if (end && !reason) return end
@@ -148,7 +141,6 @@ export class TurnRun {
     }
   }
 
-  /** How long a handler may go on after its signal: one that ignores it must not hold up its session. */
   #graceMs(): number {
     const { stopGraceMs } = this.#stores.tunables
     return this.aborted === 'handover' ? Math.min(HANDOVER_SETTLE_MS, stopGraceMs) : stopGraceMs

@@ -37,7 +37,9 @@ describe('the catalogue', () => {
       epoch: number
       attempt: number
     }>()
-    expectTypeOf<Events['session.evicted']['verdict']>().toEqualTypeOf<'dead' | 'hung' | 'silent' | 'orphan'>()
+    expectTypeOf<Events['session.evicted']['verdict']>().toEqualTypeOf<
+      'dead' | 'hung' | 'silent' | 'orphan'
+    >()
     const telemetry = new Telemetry()
     // @ts-expect-error: a turn has an epoch
     telemetry.emit('turn.started', { session: 's', seq: 1, attempt: 1 })

@@ -64,8 +64,7 @@ test('fifty starts and stops at the same time leave no process, no lock and no e
   expect(left).toEqual([])
   // Whatever they did not do is done by the next.
   await house.worker((turn) => void ran.add(turn.sessionId))
-  await eventually(async () => expect((await client.sessions({ state: 'waiting' })).length).toBe(0))
-  expect(ran.size).toBe(10)
+  await eventually(async () => expect(ran.size).toBe(10))
 })
 
 test('a worker whose handlers ignore their signals gives up by itself', async () => {
