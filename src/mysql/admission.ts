@@ -7,14 +7,15 @@
  * The upsert guesses that all will be accepted, which is nearly always true; the correction is for the rest.
  * INSERT IGNORE followed by a lock would deadlock, and a key looked up before the lock would miss a committed row.
  */
-import { type Kysely, sql } from 'kysely'
+import { type CompiledQuery, type Kysely, sql } from 'kysely'
 import type { ButlerError } from '../base/errors.ts'
 import { type Accepted, admit, type Earlier, type Submission } from '../protocol/intake.ts'
 import { BulkInsert, NOW } from './bulk-insert.ts'
+import type { Decide, Question } from './exchange.ts'
 import type { Database } from './schema.ts'
 import { isDuplicate } from './trouble.ts'
 
-type Trx = Kysely<Database>
+type Db = Kysely<Database>
 
 interface SessionNumbers {
   inboxSeq: number
@@ -24,82 +25,130 @@ interface SessionNumbers {
   purgeSeq: number
 }
 
-/** Per submission, its place or the reason why it was refused. Any error means: roll back. */
-export async function admitAll(
-  trx: Trx,
-  submissions: readonly Submission[],
-  options: { queueMax: number; repeated: boolean; shared: boolean },
-): Promise<(Accepted | ButlerError)[]> {
-  const counts = new Map<string, number>()
-  for (const { sessionId } of submissions) counts.set(sessionId, (counts.get(sessionId) ?? 0) + 1)
-  const ids = [...counts.keys()].sort()
-  await raiseInbox.execute(trx, [...counts].sort(byId))
-  const rows = await readNumbers(trx, ids)
-  for (const [id, count] of counts) {
-    const row = rows.get(id)
-    if (row) row.inboxSeq -= count
+interface Options {
+  readonly queueMax: number
+  /** An earlier try may have been committed: the messages' own ids are looked up too. */
+  readonly repeated: boolean
+}
+
+type Results = (Accepted | ButlerError)[]
+
+/** What to ask and how to decide, for a transaction of our own. Per submission: its place, or why it was refused. */
+export function admission(db: Db, submissions: readonly Submission[], options: Options) {
+  const counts = countBySession(submissions)
+  const questions = [
+    raise(counts),
+    numbersOf(db, [...counts.keys()]),
+    earlierOf(db, submissions, options),
+  ] as const
+  const decide: Decide<typeof questions, Results> = (_raised, rows, earlier) => {
+    const decision = decideAll(submissions, { counts, rows, earlier, queueMax: options.queueMax })
+    return { writes: writesOf(db, decision), result: decision.results }
   }
-  const decideBy = async (locked: boolean) =>
-    decide(
-      submissions,
-      rows,
-      await readEarlier(trx, submissions, rows, { ...options, locked }),
-      options.queueMax,
-    )
-  let decision = await decideBy(false)
-  if (!options.shared) await insertMessages(trx, decision.accepted)
-  else if (decision.refused || !(await areNew(insertMessages(trx, decision.accepted)))) {
-    decision = await decideBy(true)
-    await insertMessages(trx, decision.accepted)
-  }
-  const { results, accepted, numbers } = decision
-  const interrupting = new Set(submissions.filter((s) => s.whenBusy === 'interrupt').map((s) => s.sessionId))
-  const admitted = new Map<string, number>()
-  for (const { submission } of accepted) {
-    admitted.set(submission.sessionId, (admitted.get(submission.sessionId) ?? 0) + 1)
-  }
-  for (const id of ids) {
-    if (interrupting.has(id) || admitted.get(id) !== counts.get(id)) await correct(trx, id, numbers.get(id))
-  }
-  return results
+  return [questions, decide] as const
 }
 
 /**
- * In a caller's transaction a plain read may be older than the row lock, and a locking read of a key that is not there
- * would keep other sessions from inserting theirs until the caller commits. So the unique key is asked by inserting;
- * only what it refuses is read with a lock. (A refused INSERT undoes itself and leaves the transaction as it was.)
+ * The same in a caller's transaction, where a plain read may be older than the row lock, and a locking read of a key
+ * that is not there would keep other sessions from inserting theirs until the caller commits. So the unique key is
+ * asked by inserting; only what it refuses is read with a lock. (A refused INSERT undoes itself.) Any error is the
+ * caller's to handle.
  */
-async function areNew(inserted: Promise<void>): Promise<boolean> {
-  try {
-    await inserted
-    return true
-  } catch (error) {
-    if (isDuplicate(error)) return false
-    throw error
+export async function admitWithin(
+  trx: Db,
+  submissions: readonly Submission[],
+  queueMax: number,
+): Promise<Results> {
+  const ask = async <T>({ query, answer }: Question<T>) =>
+    answer(query ? (await trx.executeQuery(query)).rows : [])
+  const counts = countBySession(submissions)
+  await ask(raise(counts))
+  const rows = await ask(numbersOf(trx, [...counts.keys()]))
+  const decide = async (locked: boolean) => {
+    const earlier = await ask(earlierOf(trx, submissions, { repeated: false, locked }))
+    return decideAll(submissions, { counts, rows, earlier, queueMax })
   }
+  let decision = await decide(false)
+  const write = async () => {
+    for (const query of writesOf(trx, decision)) await trx.executeQuery(query)
+  }
+  try {
+    if (decision.results.some((result) => result instanceof Error)) decision = await decide(true)
+    await write()
+  } catch (error) {
+    if (!isDuplicate(error)) throw error
+    decision = await decide(true)
+    await write()
+  }
+  return decision.results
 }
 
-/** Decides message by message; `rows` stay as they are. */
-function decide(
+function countBySession(submissions: readonly Submission[]): Map<string, number> {
+  const counts = new Map<string, number>()
+  for (const { sessionId } of submissions) counts.set(sessionId, (counts.get(sessionId) ?? 0) + 1)
+  // In id order, as every batch locks its rows.
+  return new Map([...counts].sort(([a], [b]) => (a < b ? -1 : 1)))
+}
+
+interface Decision {
+  readonly results: Results
+  readonly accepted: readonly { submission: Submission; seq: number }[]
+  /** Sessions of which the upsert had guessed wrong, with their true numbers. */
+  readonly corrections: readonly (readonly [id: string, numbers: SessionNumbers])[]
+  /** Messages of a deleted life of their session: their keys are free again, whenever the old row is removed. */
+  readonly freed: readonly KnownMessage[]
+}
+
+/** Decides message by message. */
+function decideAll(
   submissions: readonly Submission[],
-  rows: ReadonlyMap<string, SessionNumbers>,
-  earlier: Map<string, Earlier>,
-  queueMax: number,
-) {
-  const numbers = new Map([...rows].map(([id, row]) => [id, { ...row }]))
+  {
+    counts,
+    rows,
+    earlier,
+    queueMax,
+  }: {
+    counts: ReadonlyMap<string, number>
+    rows: ReadonlyMap<string, SessionNumbers>
+    earlier: ReadonlyMap<string, KnownMessage>
+    queueMax: number
+  },
+): Decision {
+  const numbers = new Map(
+    [...rows].map(([id, row]) => [id, { ...row, inboxSeq: row.inboxSeq - (counts.get(id) ?? 0) }] as const),
+  )
+  const isFree = ({ sessionId, seq }: KnownMessage) => seq <= (numbers.get(sessionId)?.purgeSeq ?? 0)
+  const known = new Map<string, Earlier>([...earlier].filter(([, message]) => !isFree(message)))
   const accepted: { submission: Submission; seq: number }[] = []
   const results = submissions.map((submission) => {
     const row = numbers.get(submission.sessionId)
     if (!row) throw new Error(`session row ${submission.sessionId} vanished under its lock`)
     const key = keyOf(submission.sessionId, submission.key)
-    const result = admit(row, submission, earlier.get(key), queueMax)
-    if (!(result instanceof Error) && !earlier.has(key)) {
+    const result = admit(row, submission, known.get(key), queueMax)
+    if (!(result instanceof Error) && !known.has(key)) {
       accepted.push({ submission, seq: result.seq })
-      earlier.set(key, { seq: result.seq, id: submission.id, fingerprint: submission.fingerprint })
+      known.set(key, { seq: result.seq, id: submission.id, fingerprint: submission.fingerprint })
     }
     return result
   })
-  return { results, accepted, numbers, refused: results.some((result) => result instanceof Error) }
+  const differs = ([id, { inboxSeq, stopSeq }]: readonly [string, SessionNumbers]) =>
+    rows.get(id)?.inboxSeq !== inboxSeq || rows.get(id)?.stopSeq !== stopSeq
+  const freed = [...earlier.values()].filter(isFree)
+  return { results, accepted, corrections: [...numbers].filter(differs), freed }
+}
+
+function writesOf(db: Db, { accepted, corrections, freed }: Decision): CompiledQuery[] {
+  return [
+    ...freed.map((message) => freeKey(db, message)),
+    ...insertMessages.of(
+      accepted.map(
+        ({ submission: { sessionId, id, key, fingerprint, kind, source, payload, ...rest }, seq }) => {
+          return [sessionId, seq, id, key, fingerprint, kind, source, payload, rest.traceparent, rest.retryOf]
+        },
+      ),
+    ),
+    ...corrections.map(([id, numbers]) => correct(db, id, numbers)),
+  ]
 }
 
 const raiseInbox = new BulkInsert(
@@ -112,83 +161,80 @@ const raiseInbox = new BulkInsert(
   },
 )
 
-async function readNumbers(trx: Trx, ids: readonly string[]): Promise<Map<string, SessionNumbers>> {
-  // A locking read: in the caller's transaction a plain one could show an old snapshot.
-  const rows = await trx
+const raise = (counts: ReadonlyMap<string, number>): Question<void> => ({
+  query: raiseInbox.of([...counts])[0],
+  answer: () => undefined,
+})
+
+/** A locking read: in the caller's transaction a plain one could show an old snapshot. */
+function numbersOf(db: Db, ids: readonly string[]): Question<Map<string, SessionNumbers>> {
+  const query = db
     .selectFrom('butler_sessions')
     .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'purge_seq'])
     .where('id', 'in', ids)
     .orderBy('id')
     .forUpdate()
-    .execute()
-  return new Map(
-    rows.map((row) => [
-      row.id,
-      {
-        inboxSeq: Number(row.inbox_seq),
-        doneSeq: Number(row.done_seq),
-        stopSeq: Number(row.stop_seq),
-        runningSeq: row.running_seq === null ? null : Number(row.running_seq),
-        purgeSeq: Number(row.purge_seq),
-      },
-    ]),
-  )
+  type Row = Awaited<ReturnType<(typeof query)['execute']>>[number]
+  return {
+    query: query.compile(),
+    answer: (rows) =>
+      new Map(
+        (rows as Row[]).map((row) => [
+          row.id,
+          {
+            inboxSeq: Number(row.inbox_seq),
+            doneSeq: Number(row.done_seq),
+            stopSeq: Number(row.stop_seq),
+            runningSeq: row.running_seq === null ? null : Number(row.running_seq),
+            purgeSeq: Number(row.purge_seq),
+          },
+        ]),
+      ),
+  }
+}
+
+interface KnownMessage extends Earlier {
+  readonly sessionId: string
 }
 
 /** Messages already known under the given keys. A key that nobody else can have (a fresh message id) is not looked up. */
-async function readEarlier(
-  trx: Trx,
+function earlierOf(
+  db: Db,
   submissions: readonly Submission[],
-  sessions: ReadonlyMap<string, SessionNumbers>,
-  options: { repeated: boolean; locked: boolean },
-): Promise<Map<string, Earlier>> {
-  const keys = new Map<string, string[]>()
+  { repeated, locked = false }: { repeated: boolean; locked?: boolean },
+): Question<Map<string, KnownMessage>> {
+  const keys = new Map<string, Set<string>>()
   for (const { sessionId, key, id } of submissions) {
-    if (key !== id || options.repeated) keys.set(sessionId, [...(keys.get(sessionId) ?? []), key])
+    if (key !== id || repeated) keys.set(sessionId, (keys.get(sessionId) ?? new Set()).add(key))
   }
-  const earlier = new Map<string, Earlier>()
-  if (keys.size === 0) return earlier
-  let query = trx
+  const query = db
     .selectFrom('butler_messages')
     .select(['session_id', 'idempotency_key', 'seq', 'id', 'fingerprint'])
     // One range per session: a list of pairs makes MariaDB scan the index.
     .where((eb) =>
       eb.or(
         [...keys].map(([id, list]) =>
-          eb.and([eb('session_id', '=', id), eb('idempotency_key', 'in', [...new Set(list)])]),
+          eb.and([eb('session_id', '=', id), eb('idempotency_key', 'in', [...list])]),
         ),
       ),
     )
-  if (options.locked) query = query.modifyEnd(sql`lock in share mode`)
-  for (const row of await query.execute()) {
-    // Of a deleted life of the session: the key is free again, whenever the old row is removed.
-    if (Number(row.seq) <= (sessions.get(row.session_id)?.purgeSeq ?? 0)) {
-      await freeKey(trx, row.session_id, row.id, Number(row.seq))
-      continue
-    }
-    earlier.set(keyOf(row.session_id, row.idempotency_key), {
-      seq: Number(row.seq),
-      id: row.id,
-      fingerprint: row.fingerprint,
-    })
+  type Row = Awaited<ReturnType<(typeof query)['execute']>>[number]
+  const compiled = () => (locked ? query.modifyEnd(sql`lock in share mode`) : query).compile()
+  return {
+    query: keys.size === 0 ? undefined : compiled(),
+    answer: (rows) =>
+      new Map(
+        (rows as Row[]).map(({ session_id: sessionId, idempotency_key: key, seq, id, fingerprint }) => [
+          keyOf(sessionId, key),
+          { sessionId, seq: Number(seq), id, fingerprint },
+        ]),
+      ),
   }
-  return earlier
 }
-
-function freeKey(trx: Trx, sessionId: string, messageId: string, seq: number) {
-  return trx
-    .updateTable('butler_messages')
-    .set({ idempotency_key: messageId })
-    .where('session_id', '=', sessionId)
-    .where('seq', '=', seq)
-    .execute()
-}
-
-const byId = ([a]: readonly [string, number], [b]: readonly [string, number]) => (a < b ? -1 : 1)
 
 const keyOf = (sessionId: string, key: string): string => `${sessionId} ${key}`
 
-const insertMessage = new BulkInsert('butler_messages', {
+const insertMessages = new BulkInsert('butler_messages', {
   session_id: '?',
   seq: '?',
   id: '?',
@@ -202,24 +248,16 @@ const insertMessage = new BulkInsert('butler_messages', {
   created_at: NOW,
 })
 
-async function insertMessages(
-  trx: Trx,
-  accepted: readonly { submission: Submission; seq: number }[],
-): Promise<void> {
-  await insertMessage.execute(
-    trx,
-    accepted.map(
-      ({ submission: { sessionId, id, key, fingerprint, kind, source, payload, ...rest }, seq }) => {
-        return [sessionId, seq, id, key, fingerprint, kind, source, payload, rest.traceparent, rest.retryOf]
-      },
-    ),
-  )
-}
+const freeKey = (db: Db, { sessionId, seq, id }: KnownMessage): CompiledQuery =>
+  db
+    .updateTable('butler_messages')
+    .set({ idempotency_key: id })
+    .where('session_id', '=', sessionId)
+    .where('seq', '=', seq)
+    .compile()
 
-/** Fewer were accepted than the upsert had guessed, or the tombstone moved. */
-async function correct(trx: Trx, id: string, numbers: SessionNumbers | undefined): Promise<void> {
-  if (!numbers) return
-  await trx
+const correct = (db: Db, id: string, numbers: SessionNumbers): CompiledQuery =>
+  db
     .updateTable('butler_sessions')
     .set({
       inbox_seq: numbers.inboxSeq,
@@ -227,5 +265,4 @@ async function correct(trx: Trx, id: string, numbers: SessionNumbers | undefined
       waiting_since: numbers.inboxSeq > numbers.doneSeq ? sql`waiting_since` : null,
     })
     .where('id', '=', id)
-    .execute()
-}
+    .compile()

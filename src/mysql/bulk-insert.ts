@@ -2,7 +2,7 @@
  * An INSERT of many rows, for the few statements that run for every message. The text is put together once per call
  * instead of being built value by value, which costs the process more than everything else it does for a message.
  */
-import { CompiledQuery, type Kysely } from 'kysely'
+import { CompiledQuery } from 'kysely'
 import type { Database } from './schema.ts'
 
 /** What stands for a column in a row: `?` takes the next value; an expression may take one or none. */
@@ -24,9 +24,9 @@ export class BulkInsert {
   }
 
   /** `rows` hold the values in the order of the columns that take one. No rows, no statement. */
-  async execute(db: Kysely<Database>, rows: readonly (readonly unknown[])[]): Promise<void> {
-    if (rows.length === 0) return
+  of(rows: readonly (readonly unknown[])[]): CompiledQuery[] {
+    if (rows.length === 0) return []
     const text = this.#head + Array<string>(rows.length).fill(this.#row).join(', ') + this.#tail
-    await db.executeQuery(CompiledQuery.raw(text, rows.flat()))
+    return [CompiledQuery.raw(text, rows.flat())]
   }
 }

@@ -8,6 +8,7 @@ import { InvalidInputError } from '../base/errors.ts'
 import { withDeadline } from '../base/timing.ts'
 import { parseMysqlUrl } from './address.ts'
 import { Guard, type GuardOptions, type RawPool } from './guard.ts'
+import { type Decide, inManyTrips, inTwoTrips, type Question, ROLLBACK } from './exchange.ts'
 import type { Database } from './schema.ts'
 
 /** A mysql2 pool, `createPool()` of `mysql2` or of `mysql2/promise`. */
@@ -27,6 +28,11 @@ export interface Mysql {
    * error on. When COMMIT stayed unanswered the error is `UnavailableError` `OUTCOME_UNKNOWN` (see `isInDoubt`).
    */
   transaction<T>(fn: (trx: Transaction<Database>) => Promise<T>): Promise<T>
+  /**
+   * A READ COMMITTED transaction whose decisions need nothing but the answers to the questions; the same promises as
+   * `transaction`, in fewer round trips.
+   */
+  exchange<const Q extends readonly Question<unknown>[], T>(questions: Q, decide: Decide<Q, T>): Promise<T>
   /** Waits for statements under way (up to `timeoutMs`), then ends our pool; a caller's pool stays open. */
   close(): Promise<void>
 }
@@ -62,6 +68,8 @@ function overOwnPool(url: string, settings: Settings & { poolSize: number }): My
     enableKeepAlive: true,
     keepAliveInitialDelay: 10_000,
     connectTimeout: timeoutMs,
+    // For `exchange`. Every value is escaped by the driver, with or without this.
+    multipleStatements: true,
     // Unused connections are ended by us before the server ends them (see `setUp`), which would look like trouble.
     maxIdle: poolSize - 1,
     idleTimeout: IDLE_MS,
@@ -84,6 +92,15 @@ function overOwnPool(url: string, settings: Settings & { poolSize: number }): My
     db,
     own: true,
     transaction: (fn) => db.transaction().execute(fn),
+    exchange: (questions, decide) =>
+      db.connection().execute(async (connection) => {
+        try {
+          return await inTwoTrips(connection, questions, decide)
+        } catch (error) {
+          await connection.executeQuery(ROLLBACK)
+          throw error
+        }
+      }),
     close: () => (ending ??= end()),
   }
 }
@@ -96,6 +113,11 @@ function overCallersPool(source: MysqlPoolLike, settings: Settings): Mysql {
     own: false,
     // Per transaction, because the session's own isolation level belongs to the application.
     transaction: (fn) => db.transaction().setIsolationLevel('read committed').execute(fn),
+    exchange: (questions, decide) =>
+      db
+        .transaction()
+        .setIsolationLevel('read committed')
+        .execute((trx) => inManyTrips(trx, questions, decide)),
     close: () => guard.close(),
   }
 }

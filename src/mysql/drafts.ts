@@ -2,65 +2,58 @@
  * Between session rows and drafts: locks and reads the rows of a batch, and writes what the rules changed: entries,
  * statuses and the rows' numbers, each kind in one statement for the whole batch.
  */
-import { type Kysely, sql } from 'kysely'
+import { type CompiledQuery, type Kysely, type Selectable, sql } from 'kysely'
 import type { Draft } from '../protocol/draft.ts'
 import type { SessionRow } from '../protocol/session-row.ts'
 import { BulkInsert, NOW } from './bulk-insert.ts'
-import type { Database } from './schema.ts'
+import type { Question } from './exchange.ts'
+import type { Database, SessionsTable } from './schema.ts'
 
 /**
  * Locks rows in id order, so that no two batches wait for each other. `skipLocked`: leaves out what somebody else holds.
  */
-export async function lockRows(
-  trx: Kysely<Database>,
+export function lockRows(
+  db: Kysely<Database>,
   ids: readonly string[],
   skipLocked: boolean,
-): Promise<Map<string, SessionRow>> {
-  let query = trx
+): Question<Map<string, SessionRow>> {
+  const query = db
     .selectFrom('butler_sessions')
-    .select([
-      'id',
-      'inbox_seq',
-      'done_seq',
-      'stop_seq',
-      'running_seq',
-      'owner',
-      'epoch',
-      'starts',
-      'failures',
-      'handovers',
-      'crashes',
-      'entry_seq',
-      'purge_seq',
-    ])
+    .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'owner', 'epoch'])
+    .select(['starts', 'failures', 'handovers', 'crashes', 'entry_seq', 'purge_seq'])
     .select(sql<number | null>`timestampdiff(microsecond, utc_timestamp(3), retry_at)`.as('retry_in'))
     .where('id', 'in', ids)
     .orderBy('id')
     .forUpdate()
-  if (skipLocked) query = query.skipLocked()
-  const rows = await query.execute()
-  return new Map(
-    rows.map((row) => [
-      row.id,
-      {
-        id: row.id,
-        inboxSeq: Number(row.inbox_seq),
-        doneSeq: Number(row.done_seq),
-        stopSeq: Number(row.stop_seq),
-        runningSeq: row.running_seq === null ? null : Number(row.running_seq),
-        owner: row.owner,
-        epoch: Number(row.epoch),
-        starts: Number(row.starts),
-        failures: Number(row.failures),
-        handovers: Number(row.handovers),
-        crashes: Number(row.crashes),
-        retryInMs: row.retry_in === null ? null : Math.ceil(Number(row.retry_in) / 1000),
-        entrySeq: Number(row.entry_seq),
-        purgeSeq: Number(row.purge_seq),
-      },
-    ]),
-  )
+  type Row = Awaited<ReturnType<(typeof query)['execute']>>[number]
+  return {
+    query: (skipLocked ? query.skipLocked() : query).compile(),
+    answer: (rows) => new Map((rows as Row[]).map((row) => [row.id, toSessionRow(row)])),
+  }
 }
+
+function toSessionRow(
+  row: Omit<Selectable<SessionsTable>, 'retry_at' | 'waiting_since' | NotRead> & { retry_in: number | null },
+): SessionRow {
+  return {
+    id: row.id,
+    inboxSeq: Number(row.inbox_seq),
+    doneSeq: Number(row.done_seq),
+    stopSeq: Number(row.stop_seq),
+    runningSeq: row.running_seq === null ? null : Number(row.running_seq),
+    owner: row.owner,
+    epoch: Number(row.epoch),
+    starts: Number(row.starts),
+    failures: Number(row.failures),
+    handovers: Number(row.handovers),
+    crashes: Number(row.crashes),
+    retryInMs: row.retry_in === null ? null : Math.ceil(Number(row.retry_in) / 1000),
+    entrySeq: Number(row.entry_seq),
+    purgeSeq: Number(row.purge_seq),
+  }
+}
+
+type NotRead = 'running_by' | 'purge_entry_seq' | 'deleted_at' | 'created_at' | 'updated_at'
 
 const insertEntries = new BulkInsert('butler_entries', {
   session_id: '?',
@@ -111,29 +104,27 @@ const updateSessions = new BulkInsert(
   },
 )
 
-/** The drafts' rows must be locked by this transaction. */
-export async function writeDrafts(trx: Kysely<Database>, drafts: readonly Draft[]): Promise<void> {
-  await insertEntries.execute(
-    trx,
-    drafts.flatMap(({ row, entries }) =>
-      entries.map(({ entrySeq, seq, epoch, attempt, type, stepKey = null, callId = null, payload }) => {
+/** The drafts' rows must be locked by the transaction that writes this. */
+export function writesOf(db: Kysely<Database>, drafts: readonly Draft[]): CompiledQuery[] {
+  const entries = insertEntries.of(
+    drafts.flatMap(({ row, entries: added }) =>
+      added.map(({ entrySeq, seq, epoch, attempt, type, stepKey = null, callId = null, payload }) => {
         return [row.id, entrySeq, seq, epoch, attempt, type, stepKey, callId, payload]
       }),
     ),
   )
-  for (const { row, statuses } of drafts) {
-    for (const { seq, status, error } of statuses) {
-      await trx
+  const statuses = drafts.flatMap(({ row, statuses: changes }) =>
+    changes.map(({ seq, status, error }) =>
+      db
         .updateTable('butler_messages')
         .set({ status, error })
         .where('session_id', '=', row.id)
         .where('seq', '=', seq)
         .where('status', 'is', null)
-        .execute()
-    }
-  }
-  await updateSessions.execute(
-    trx,
+        .compile(),
+    ),
+  )
+  const numbers = updateSessions.of(
     drafts.map(({ row }) => [
       row.id,
       row.doneSeq,
@@ -149,4 +140,5 @@ export async function writeDrafts(trx: Kysely<Database>, drafts: readonly Draft[
       row.entrySeq,
     ]),
   )
+  return [...entries, ...statuses, ...numbers]
 }

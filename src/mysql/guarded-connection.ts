@@ -44,6 +44,8 @@ const PACKET_OVERHEAD = 1024
 const HARMLESS = /^\s*(?:select|set|show|begin|start|savepoint|release)\b/i
 const BEGIN = /^\s*(?:begin|start\s+transaction)\b/i
 const COMMIT = /^\s*commit\b/i
+/** Several statements, the last of which is COMMIT; see `exchange.ts`. */
+const WRITES_AND_COMMIT = /;\s*commit\s*$/i
 const ROLLBACK = /^\s*rollback\s*;?\s*$/i
 
 export class GuardedConnection implements MysqlPoolConnection {
@@ -96,7 +98,7 @@ export class GuardedConnection implements MysqlPoolConnection {
     try {
       const result = await this.#send(sql, parameters)
       if (BEGIN.test(sql)) this.#inTransaction = true
-      else if (COMMIT.test(sql)) this.#inTransaction = false
+      else if (COMMIT.test(sql) || WRITES_AND_COMMIT.test(sql)) this.#inTransaction = false
       return result
     } catch (error) {
       throw this.#judge(error, sql)
@@ -161,9 +163,11 @@ export class GuardedConnection implements MysqlPoolConnection {
     else if (trouble.isSpoiled(error) || isCommit || BEGIN.test(sql)) this.#spoiled = error
     if (this.#inTransaction && trouble.isRolledBack(error)) this.#doom = error
 
-    const inDoubt = isCommit
-      ? !trouble.isCertainRefusal(error) && !trouble.isUnsent(error)
-      : lost && !this.#inTransaction && !HARMLESS.test(sql) && !trouble.isUnsent(error)
+    const inDoubt = WRITES_AND_COMMIT.test(sql)
+      ? !trouble.isRefusalBeforeCommit(error) && !trouble.isUnsent(error)
+      : isCommit
+        ? !trouble.isCertainRefusal(error) && !trouble.isUnsent(error)
+        : lost && !this.#inTransaction && !HARMLESS.test(sql) && !trouble.isUnsent(error)
     const reason = error instanceof Error ? error.message : String(error)
     if (inDoubt) {
       return new UnavailableError(

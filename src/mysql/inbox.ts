@@ -7,7 +7,7 @@ import { type ButlerError, UnavailableError } from '../base/errors.ts'
 import { Lane } from '../base/lane.ts'
 import { Alarm, backoffMs, now, sleep } from '../base/timing.ts'
 import type { Accepted, Submission } from '../protocol/intake.ts'
-import { admitAll } from './admission.ts'
+import { admission, admitWithin } from './admission.ts'
 import type { Mysql } from './connect.ts'
 import type { Database } from './schema.ts'
 import { isInDoubt, isLockWait, isRetryable } from './trouble.ts'
@@ -92,11 +92,7 @@ export class Inbox {
   /** The same within the caller's transaction, which decides when it commits; any error is the caller's to handle. */
   acceptWithin(trx: Trx, submissions: readonly Submission[]): Promise<(Accepted | ButlerError)[]> {
     // The caller's plugins (camel case, say) are not meant for our tables.
-    return admitAll(trx.withoutPlugins(), submissions, {
-      queueMax: this.#queueMax,
-      repeated: false,
-      shared: true,
-    })
+    return admitWithin(trx.withoutPlugins(), submissions, this.#queueMax)
   }
 
   async #run(all: Request[]): Promise<void> {
@@ -106,16 +102,16 @@ export class Inbox {
     const submissions = requests.flatMap((request) => request.submissions)
     const repeated = requests.some((request) => request.repeated)
     try {
-      const results = await this.#mysql.transaction(async (trx) => {
-        const admitted = await admitAll(trx, submissions, {
-          queueMax: this.#queueMax,
-          repeated,
-          shared: false,
-        })
+      const [questions, decide] = admission(this.#mysql.db, submissions, {
+        queueMax: this.#queueMax,
+        repeated,
+      })
+      const results = await this.#mysql.exchange(questions, (...answers) => {
+        const decision = decide(...answers)
         // The last moment: what follows is the COMMIT.
         if (requests.some((request) => !this.#pending.has(request))) throw new GivenUp()
         for (const request of requests) request.open = true
-        return admitted
+        return decision
       })
       let at = 0
       for (const request of requests) request.resolve(results.slice(at, (at += request.submissions.length)))

@@ -7,19 +7,16 @@
  * - A lost answer is settled by comparing the row with what the rule had written, before the rule is applied again.
  * - Trouble (deadlock, outage) is retried whole, after a rollback, until it passes or the caller gives up.
  */
-import type { Kysely } from 'kysely'
 import { UnavailableError } from '../base/errors.ts'
 import { Lane } from '../base/lane.ts'
 import { backoffMs, sleep } from '../base/timing.ts'
 import { Draft } from '../protocol/draft.ts'
 import type { SessionRow } from '../protocol/session-row.ts'
 import type { Mysql } from './connect.ts'
-import { readHeads, readOpenCalls } from './messages.ts'
-import type { Database } from './schema.ts'
+import type { Decide } from './exchange.ts'
+import { headsOf, openCallsOf } from './messages.ts'
 import { isInDoubt, isRetryable } from './trouble.ts'
-import { lockRows, writeDrafts } from './drafts.ts'
-
-type Trx = Kysely<Database>
+import { lockRows, writesOf } from './drafts.ts'
 
 /** A rule changes a draft and says what came of it. It is pure but for clock-like questions and may run twice. */
 export type Rule<R> = (draft: Draft) => R
@@ -116,7 +113,7 @@ export class Ledger {
     const deferred: Operation[] = []
     const doubts = new Map<Operation, Doubt>()
     try {
-      await this.#mysql.transaction((trx) => this.#apply(trx, operations, how, { settled, deferred, doubts }))
+      await this.#mysql.exchange(...this.#plan(operations, how, { settled, deferred, doubts }))
       for (const [operation, result] of settled) operation.resolve(result)
       for (const operation of deferred) this.#again(operation)
     } catch (error) {
@@ -141,48 +138,36 @@ export class Ledger {
     else this.#leftovers.push(operation)
   }
 
-  async #apply(
-    trx: Trx,
-    operations: readonly Operation[],
-    { waitForLocks }: { waitForLocks: boolean },
-    { settled, deferred, doubts }: Outcome,
-  ): Promise<void> {
+  /** What to ask for a batch, and how to decide on the answers. */
+  #plan(operations: readonly Operation[], { waitForLocks }: { waitForLocks: boolean }, outcome: Outcome) {
+    const { db } = this.#mysql
     const ids = [...new Set(operations.map((operation) => operation.sessionId))].sort()
-    const rows = await lockRows(trx, ids, !waitForLocks)
-    const reads = await readAlong(trx, operations, rows)
-    const drafts = new Map<string, Draft>()
-    const applied: Operation[] = []
-    for (const operation of operations) {
-      const row = rows.get(operation.sessionId)
-      if (!row) {
-        if (waitForLocks) settled.set(operation, undefined)
-        else deferred.push(operation)
-        continue
-      }
-      if (operation.inDoubt && isSameTurnState(row, operation.inDoubt.row)) {
-        settled.set(operation, operation.inDoubt.result)
-        continue
-      }
-      let draft = drafts.get(row.id)
-      // What was read for the first rule of a session may be stale for the second one.
-      if (draft?.touched && (operation.options.head || operation.options.openCalls)) {
-        deferred.push(operation)
-        continue
-      }
-      if (!draft) drafts.set(row.id, (draft = new Draft(row, reads(row))))
-      settled.set(operation, operation.rule(draft))
-      applied.push(operation)
-    }
-    const touched = [...drafts.values()].filter((draft) => draft.touched)
-    for (const operation of applied) {
-      const before = rows.get(operation.sessionId)
-      const after = drafts.get(operation.sessionId)?.row
-      // A rule that leaves the turn alone (stop, withdraw) cannot be told by comparing, and may simply run again.
-      if (before && after && !isSameTurnState(before, after)) {
-        doubts.set(operation, { row: { ...after }, result: settled.get(operation) })
+    const wanting = (wants: (options: CommitOptions) => boolean) => [
+      ...new Set(operations.filter(({ options }) => wants(options)).map(({ sessionId }) => sessionId)),
+    ]
+    const after = new Set(wanting(({ head }) => head === 'after'))
+    const headed = new Set(wanting(({ head }) => head !== undefined))
+    const questions = [
+      lockRows(db, ids, !waitForLocks),
+      headsOf(db, [...headed], [...after]),
+      openCallsOf(
+        db,
+        wanting(({ openCalls }) => openCalls === true),
+      ),
+    ] as const
+    const decide: Decide<typeof questions, void> = (rows, heads, calls) => {
+      const read = ({ id, doneSeq }: SessionRow) => ({
+        message: headed.has(id)
+          ? { seq: doneSeq + (after.has(id) ? 2 : 1), message: heads.get(id) }
+          : undefined,
+        openCalls: calls.get(id) ?? [],
+      })
+      return {
+        writes: writesOf(db, apply(operations, rows, read, { waitForLocks, ...outcome })),
+        result: undefined,
       }
     }
-    await writeDrafts(trx, touched)
+    return [questions, decide] as const
   }
 
   async #retry(operations: readonly Operation[], error: unknown): Promise<void> {
@@ -204,24 +189,46 @@ function tooLate(cause: unknown): UnavailableError {
   )
 }
 
-/** What the rules of a batch need besides the rows; one statement for each kind of need that there is. */
-async function readAlong(trx: Trx, operations: readonly Operation[], rows: ReadonlyMap<string, SessionRow>) {
-  const wanting = (wants: (options: CommitOptions) => boolean) => [
-    ...new Set(operations.filter(({ options }) => wants(options)).map(({ sessionId }) => sessionId)),
-  ]
-  const after = new Set(wanting(({ head }) => head === 'after'))
-  const headed = wanting(({ head }) => head !== undefined)
-  const heads = await readHeads(trx, headed, [...after])
-  const open = wanting(({ openCalls }) => openCalls === true)
-  const calls = await readOpenCalls(
-    trx,
-    open.flatMap((id) => rows.get(id) ?? []),
-  )
-  const wanted = new Set(headed)
-  return ({ id, doneSeq }: SessionRow) => ({
-    message: wanted.has(id) ? { seq: doneSeq + (after.has(id) ? 2 : 1), message: heads.get(id) } : undefined,
-    openCalls: calls.get(id) ?? [],
-  })
+/** Lets each rule change its draft; returns the drafts that were changed. */
+function apply(
+  operations: readonly Operation[],
+  rows: ReadonlyMap<string, SessionRow>,
+  read: (row: SessionRow) => ConstructorParameters<typeof Draft>[1],
+  { waitForLocks, settled, deferred, doubts }: Outcome & { waitForLocks: boolean },
+): Draft[] {
+  const drafts = new Map<string, Draft>()
+  const applied: Operation[] = []
+  for (const operation of operations) {
+    const row = rows.get(operation.sessionId)
+    if (!row) {
+      if (waitForLocks) settled.set(operation, undefined)
+      else deferred.push(operation)
+      continue
+    }
+    if (operation.inDoubt && isSameTurnState(row, operation.inDoubt.row)) {
+      settled.set(operation, operation.inDoubt.result)
+      continue
+    }
+    let draft = drafts.get(row.id)
+    // What was read for the first rule of a session may be stale for the second one.
+    if (draft?.touched && (operation.options.head || operation.options.openCalls)) {
+      deferred.push(operation)
+      continue
+    }
+    if (!draft) drafts.set(row.id, (draft = new Draft(row, read(row))))
+    settled.set(operation, operation.rule(draft))
+    applied.push(operation)
+  }
+  const touched = [...drafts.values()].filter((draft) => draft.touched)
+  for (const operation of applied) {
+    const before = rows.get(operation.sessionId)
+    const after = drafts.get(operation.sessionId)?.row
+    // A rule that leaves the turn alone (stop, withdraw) cannot be told by comparing, and may simply run again.
+    if (before && after && !isSameTurnState(before, after)) {
+      doubts.set(operation, { row: { ...after }, result: settled.get(operation) })
+    }
+  }
+  return touched
 }
 
 /** Whether the row is what the unanswered commit would have made it; producers may have moved their numbers since. */

@@ -1,6 +1,7 @@
 /** Reads of accepted messages, and of the tool calls a running turn left open. */
 import { type Kysely, sql } from 'kysely'
-import type { Message, MessageSource, MessageStatus, SessionRow } from '../protocol/session-row.ts'
+import { ENTRY, type Message, type MessageSource, type MessageStatus } from '../protocol/session-row.ts'
+import type { Question } from './exchange.ts'
 import type { Database } from './schema.ts'
 
 type Db = Kysely<Database>
@@ -44,17 +45,16 @@ function toMessage(row: Row): Message {
  * The message at `done_seq + 1` of each session, or at `done_seq + 2` for sessions in `after`: the one that is next when
  * the running one is done. For sessions whose rows the transaction has locked.
  */
-export async function readHeads(
+export function headsOf(
   db: Db,
   sessionIds: readonly string[],
   after: readonly string[],
-): Promise<Map<string, Message>> {
-  if (sessionIds.length === 0) return new Map()
+): Question<Map<string, Message>> {
   const step =
     after.length === 0
       ? sql<number>`1`
       : sql<number>`case when s.id in (${sql.join(after)}) then 2 else 1 end`
-  const rows = await db
+  const query = db
     .selectFrom('butler_sessions as s')
     .innerJoin('butler_messages as m', (join) =>
       join.onRef('m.session_id', '=', 's.id').on('m.seq', '=', sql<number>`s.done_seq + ${step}`),
@@ -62,33 +62,42 @@ export async function readHeads(
     .select('m.session_id')
     .select(COLUMNS)
     .where('s.id', 'in', sessionIds)
-    .execute()
-  return new Map(rows.map((row) => [row.session_id, toMessage(row)]))
+  return {
+    query: sessionIds.length === 0 ? undefined : query.compile(),
+    answer: (rows) =>
+      new Map((rows as (Row & { session_id: string })[]).map((row) => [row.session_id, toMessage(row)])),
+  }
 }
 
 /** Call ids that the running attempt of each session opened and did not close. */
-export async function readOpenCalls(db: Db, rows: readonly SessionRow[]): Promise<Map<string, string[]>> {
-  const open = new Map<string, string[]>()
-  for (const row of rows) {
-    if (row.runningSeq === null) continue
-    const calls = await db
-      .selectFrom('butler_entries')
-      .select(['type', 'call_id'])
-      .where('session_id', '=', row.id)
-      .where('seq', '=', row.runningSeq)
-      .where('attempt', '=', row.starts)
-      .where('call_id', 'is not', null)
-      .orderBy('entry_seq')
-      .execute()
-    const unclosed = new Set<string>()
-    for (const { type, call_id: callId } of calls) {
-      if (callId === null) continue
-      if (type === 'tool_call') unclosed.add(callId)
-      else unclosed.delete(callId)
-    }
-    open.set(row.id, [...unclosed])
+export function openCallsOf(db: Db, sessionIds: readonly string[]): Question<Map<string, string[]>> {
+  const query = db
+    .selectFrom('butler_sessions as s')
+    .innerJoin('butler_entries as e', (join) =>
+      join
+        .onRef('e.session_id', '=', 's.id')
+        .onRef('e.seq', '=', 's.running_seq')
+        .onRef('e.attempt', '=', 's.starts'),
+    )
+    .select(['e.session_id', 'e.type', 'e.call_id'])
+    .where('s.id', 'in', sessionIds)
+    .where('e.call_id', 'is not', null)
+    .orderBy('e.session_id')
+    .orderBy('e.entry_seq')
+  return {
+    query: sessionIds.length === 0 ? undefined : query.compile(),
+    answer: (rows) => {
+      const open = new Map<string, Set<string>>()
+      for (const { session_id: id, type, call_id: callId } of rows as Record<string, string>[]) {
+        if (id === undefined || callId === undefined) continue
+        const calls = open.get(id) ?? new Set()
+        open.set(id, calls)
+        if (type === ENTRY.toolCall) calls.add(callId)
+        else calls.delete(callId)
+      }
+      return new Map([...open].map(([id, calls]) => [id, [...calls]]))
+    },
   }
-  return open
 }
 
 /** Messages without a final state, in order. */

@@ -49,6 +49,9 @@ const LOST_CODES = new Set([
 const NOT_ADMITTED = new Set([1044, 1045, 1049, 1129, 1130, 1142, 1143, 1227, 1251, 1698, 1820, 1862, 3118])
 
 const LOCK_WAIT = 1205
+/** Errors that COMMIT itself may end with, or that may strike at any moment. */
+const AT_COMMIT = new Set([1180, 1181, 1317, 1969, 3024])
+
 const DUPLICATE = 1062
 const PACKET_TOO_LARGE = 1153
 const NO_SUCH_TABLE = 1146
@@ -166,6 +169,12 @@ export function isRolledBack(error: unknown): boolean {
 export function isCertainRefusal(error: unknown): boolean {
   const errno = numberOf(error)
   return errno !== undefined && (ROLLED_BACK.has(errno) || READ_ONLY.has(errno))
+}
+
+/** A statement before the COMMIT of the same request was refused, so that COMMIT was not reached. */
+export function isRefusalBeforeCommit(error: unknown): boolean {
+  const errno = numberOf(error)
+  return errno !== undefined && !LOST_NUMBERS.has(errno) && !AT_COMMIT.has(errno)
 }
 
 export function isMigrationMissing(error: unknown): boolean {
