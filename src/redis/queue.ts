@@ -7,6 +7,7 @@
 import type { RedisClient } from './connect.ts'
 import type { Keys } from './keys.ts'
 import { unlessWrongType } from './read.ts'
+import { wakeNotice } from './notice.ts'
 import { script } from './script.ts'
 
 /** A day: long enough to be there when a worker comes, short enough to leave nothing behind. */
@@ -32,17 +33,53 @@ export function parseReference(text: string): Reference | null {
   return id !== undefined && Number.isSafeInteger(seq) ? { seq, id } : null
 }
 
+const PUSH = `
+    redis.call('LPUSH', queue, reference)
+    redis.call('EXPIRE', queue, keepSeconds)
+    local value = redis.pcall('GET', lock)
+`
+
 const pushScript = script({
   keys: ['queue', 'lock'],
   args: ['reference', 'keepSeconds'],
   lua: `
-    redis.call('LPUSH', queue, reference)
-    redis.call('EXPIRE', queue, keepSeconds)
-    local value = redis.pcall('GET', lock)
+    ${PUSH}
     return type(value) == 'string' and value
   `,
   reply: (value) => (typeof value === 'string' ? value : null),
 })
+
+const pushAndWakeScript = script({
+  keys: ['queue', 'lock'],
+  args: ['reference', 'keepSeconds', 'channel', 'notice'],
+  lua: `
+    ${PUSH}
+    if type(value) ~= 'string' then return {false, 0} end
+    return {value, redis.call('PUBLISH', channel .. string.match(value, '^[^.]*'), notice)}
+  `,
+  reply: (value): { lock: string | null; heard: number } => {
+    const [found, heard] = value as [string | null, number]
+    return { lock: typeof found === 'string' ? found : null, heard }
+  },
+})
+
+/**
+ * Pushes one reference and wakes the process that the session's lock names, in one round trip. `heard`: how many heard
+ * it; in a Redis Cluster only the asked node is counted.
+ */
+export const pushAndWake = (
+  redis: RedisClient,
+  keys: Keys,
+  { id, reference }: { id: string; reference: string },
+): Promise<{ lock: string | null; heard: number }> =>
+  pushAndWakeScript(redis, {
+    queue: keys.queue(id),
+    lock: keys.lock(id),
+    reference,
+    keepSeconds: KEEP_SECONDS,
+    channel: keys.processChannel(''),
+    notice: wakeNotice([id]),
+  })
 
 /**
  * Pushes each reference and answers the value of the session's lock (null when nobody has it), which says

@@ -8,6 +8,7 @@ import type { Redis } from 'ioredis'
 import { isSessionId } from '../base/ids.ts'
 import type { RedisClient } from './connect.ts'
 import type { Keys } from './keys.ts'
+import { wakeNotice } from './notice.ts'
 import { Subscription } from './subscription.ts'
 
 const WAKE_CHUNK = 500
@@ -55,7 +56,7 @@ export class Publisher {
   async #wake(channel: string, ids: readonly string[]): Promise<number> {
     const sent: Promise<number>[] = []
     for (let from = 0; from < ids.length; from += WAKE_CHUNK) {
-      sent.push(this.#redis.publish(channel, `wake ${ids.slice(from, from + WAKE_CHUNK).join(' ')}`))
+      sent.push(this.#redis.publish(channel, wakeNotice(ids.slice(from, from + WAKE_CHUNK))))
     }
     return sent.length === 0 ? 0 : Math.min(...(await Promise.all(sent)))
   }

@@ -59,8 +59,14 @@ export class Butler {
     try {
       const { judged } = this
       this.judged = undefined
-      if (!(await this.hold.ensure(judged))) return 'gone'
-      return await this.#serveNext()
+      const { token } = this.hold
+      // Both stores are asked at the same time; the start is decided only when the lock's answer is there.
+      const early = this.hold.isIdle && !this.#house.draining() ? this.#start() : undefined
+      early?.catch(() => undefined)
+      const held = await this.hold.ensure(judged)
+      const started = await early
+      if (!held) return 'gone'
+      return await this.#serveNext(early && this.hold.token === token ? { started } : undefined)
     } catch (error) {
       // A lock command without an answer, or a database that refuses: hold on to nothing. The sweep comes back.
       const known = error instanceof UnavailableError
@@ -94,17 +100,14 @@ export class Butler {
   }
 
   /** Finishes what must not run, up to the first message that runs, waits or is missing; then runs it. */
-  async #serveNext(): Promise<Next> {
-    const { stores, draining } = this.#house
-    for (;;) {
-      this.woken = false
-      const { token } = this.hold
-      if (token === undefined) return 'gone'
-      if (draining()) return this.#leave(true)
-      const limits = this.#limits()
-      let started = await stores.ledger.commit(this.sessionId, (draft) => start(draft, token, limits), {
-        head: 'now',
-      })
+  async #serveNext(first: { started: Started | undefined } | undefined): Promise<Next> {
+    for (let already = first; ; already = undefined) {
+      if (!already) {
+        this.woken = false
+        if (this.hold.token === undefined) return 'gone'
+        if (this.#house.draining()) return this.#leave(true)
+      }
+      let started = already ? already.started : await this.#start()
       while (started?.outcome === 'started') {
         const after = await this.#runTurn(started)
         if (typeof after === 'string' || !('outcome' in after)) return after
@@ -113,6 +116,14 @@ export class Butler {
       const next = await this.#meet(started)
       if (next) return next
     }
+  }
+
+  async #start(): Promise<Started | undefined> {
+    const { token = '' } = this.hold
+    const limits = this.#limits()
+    return this.#house.stores.ledger.commit(this.sessionId, (draft) => start(draft, token, limits), {
+      head: 'now',
+    })
   }
 
   /** What to do when nothing was started; undefined: look again. */

@@ -40,6 +40,11 @@ export class Hold {
     return this.owned && now() < this.confirmedUntil
   }
 
+  /** Ours, as a preference: nobody has asked for it since it turned idle, as far as we know. */
+  get isIdle(): boolean {
+    return this.owned && this.token !== undefined && this.confirmedUntil === 0
+  }
+
   /**
    * Makes sure that lock and row are ours. An idle lock turns busy by compare-and-set, in the same epoch and without
    * a word to MySQL. False: they are not ours, and what there was to do about it is done.

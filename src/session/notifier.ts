@@ -7,7 +7,7 @@ import { Lane } from '../base/lane.ts'
 import { withDeadline } from '../base/timing.ts'
 import { pickMember } from '../redis/fleet.ts'
 import { tokenOf } from '../redis/lock.ts'
-import { pushMany } from '../redis/queue.ts'
+import { pushAndWake, pushMany } from '../redis/queue.ts'
 import type { Stores } from './stores.ts'
 
 /** A message that was accepted. */
@@ -74,6 +74,19 @@ export class Notifier {
   }
 
   async #notify(notices: readonly Pending[]): Promise<void> {
+    const [first] = notices
+    // Alone, the reference and the wake go in one round trip; many share their notifications instead.
+    if (first && notices.length === 1 && first.stopThrough === undefined) await this.#notifyOne(first)
+    else await this.#notifyMany(notices)
+  }
+
+  async #notifyOne(notice: Notice): Promise<void> {
+    const { redis, keys } = this.#stores
+    const { lock, heard } = await pushAndWake(redis.commands, keys, notice)
+    if (lock === null || heard === 0) await this.#wakeSomebody([notice.id])
+  }
+
+  async #notifyMany(notices: readonly Pending[]): Promise<void> {
     const { redis, keys, publisher, telemetry } = this.#stores
     const locks = await pushMany(redis.commands, keys, notices)
     const owned = new Map<string, Set<string>>()
