@@ -64,7 +64,7 @@ const LONGER: Record<string, readonly [lines: number, why: string]> = {
     330,
     'wires all parts of a process in one place, in the order they start and end',
   ],
-  'src/session/butler.ts': [270, 'one state machine, drawn at its top'],
+  'src/session/butler.ts': [280, 'one state machine, drawn at its top'],
   'src/session/turn.ts': [270, 'one run of a handler with its watch'],
 }
 

@@ -9,21 +9,21 @@
  */
 import { type CompiledQuery, type Kysely, sql } from 'kysely'
 import type { ButlerError } from '../base/errors.ts'
-import { type Accepted, admit, type Earlier, type Submission } from '../protocol/intake.ts'
+import {
+  type Accepted,
+  type Admission,
+  admitAll,
+  type InboxNumbers,
+  keyOf,
+  type KnownMessage,
+  type Submission,
+} from '../protocol/intake.ts'
 import { BulkInsert, NOW } from './bulk-insert.ts'
 import type { Decide, Question } from './exchange.ts'
 import type { Database } from './schema.ts'
 import { isDuplicate } from './trouble.ts'
 
 type Db = Kysely<Database>
-
-interface SessionNumbers {
-  inboxSeq: number
-  doneSeq: number
-  stopSeq: number
-  runningSeq: number | null
-  purgeSeq: number
-}
 
 interface Options {
   readonly queueMax: number
@@ -42,7 +42,7 @@ export function admission(db: Db, submissions: readonly Submission[], options: O
     earlierOf(db, submissions, options),
   ] as const
   const decide: Decide<typeof questions, Results> = (_raised, rows, earlier) => {
-    const decision = decideAll(submissions, { counts, rows, earlier, queueMax: options.queueMax })
+    const decision = admitAll(submissions, { counts, rows, earlier, queueMax: options.queueMax })
     return { writes: writesOf(db, decision), result: decision.results }
   }
   return [questions, decide] as const
@@ -66,7 +66,7 @@ export async function admitWithin(
   const rows = await ask(numbersOf(trx, [...counts.keys()]))
   const decide = async (locked: boolean) => {
     const earlier = await ask(earlierOf(trx, submissions, { repeated: false, locked }))
-    return decideAll(submissions, { counts, rows, earlier, queueMax })
+    return admitAll(submissions, { counts, rows, earlier, queueMax })
   }
   let decision = await decide(false)
   const write = async () => {
@@ -90,54 +90,7 @@ function countBySession(submissions: readonly Submission[]): Map<string, number>
   return new Map([...counts].sort(([a], [b]) => (a < b ? -1 : 1)))
 }
 
-interface Decision {
-  readonly results: Results
-  readonly accepted: readonly { submission: Submission; seq: number }[]
-  /** Sessions of which the upsert had guessed wrong, with their true numbers. */
-  readonly corrections: readonly (readonly [id: string, numbers: SessionNumbers])[]
-  /** Messages of a deleted life of their session: their keys are free again, whenever the old row is removed. */
-  readonly freed: readonly KnownMessage[]
-}
-
-/** Decides message by message. */
-function decideAll(
-  submissions: readonly Submission[],
-  {
-    counts,
-    rows,
-    earlier,
-    queueMax,
-  }: {
-    counts: ReadonlyMap<string, number>
-    rows: ReadonlyMap<string, SessionNumbers>
-    earlier: ReadonlyMap<string, KnownMessage>
-    queueMax: number
-  },
-): Decision {
-  const numbers = new Map(
-    [...rows].map(([id, row]) => [id, { ...row, inboxSeq: row.inboxSeq - (counts.get(id) ?? 0) }] as const),
-  )
-  const isFree = ({ sessionId, seq }: KnownMessage) => seq <= (numbers.get(sessionId)?.purgeSeq ?? 0)
-  const known = new Map<string, Earlier>([...earlier].filter(([, message]) => !isFree(message)))
-  const accepted: { submission: Submission; seq: number }[] = []
-  const results = submissions.map((submission) => {
-    const row = numbers.get(submission.sessionId)
-    if (!row) throw new Error(`session row ${submission.sessionId} vanished under its lock`)
-    const key = keyOf(submission.sessionId, submission.key)
-    const result = admit(row, submission, known.get(key), queueMax)
-    if (!(result instanceof Error) && !known.has(key)) {
-      accepted.push({ submission, seq: result.seq })
-      known.set(key, { seq: result.seq, id: submission.id, fingerprint: submission.fingerprint })
-    }
-    return result
-  })
-  const differs = ([id, { inboxSeq, stopSeq }]: readonly [string, SessionNumbers]) =>
-    rows.get(id)?.inboxSeq !== inboxSeq || rows.get(id)?.stopSeq !== stopSeq
-  const freed = [...earlier.values()].filter(isFree)
-  return { results, accepted, corrections: [...numbers].filter(differs), freed }
-}
-
-function writesOf(db: Db, { accepted, corrections, freed }: Decision): CompiledQuery[] {
+function writesOf(db: Db, { accepted, corrections, freed }: Admission): CompiledQuery[] {
   return [
     ...freed.map((message) => freeKey(db, message)),
     ...insertMessages.of(
@@ -167,7 +120,7 @@ const raise = (counts: ReadonlyMap<string, number>): Question<void> => ({
 })
 
 /** A locking read: in the caller's transaction a plain one could show an old snapshot. */
-function numbersOf(db: Db, ids: readonly string[]): Question<Map<string, SessionNumbers>> {
+function numbersOf(db: Db, ids: readonly string[]): Question<Map<string, InboxNumbers>> {
   const query = db
     .selectFrom('butler_sessions')
     .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'purge_seq'])
@@ -191,10 +144,6 @@ function numbersOf(db: Db, ids: readonly string[]): Question<Map<string, Session
         ]),
       ),
   }
-}
-
-interface KnownMessage extends Earlier {
-  readonly sessionId: string
 }
 
 /** Messages already known under the given keys. A key that nobody else can have (a fresh message id) is not looked up. */
@@ -232,8 +181,6 @@ function earlierOf(
   }
 }
 
-const keyOf = (sessionId: string, key: string): string => `${sessionId} ${key}`
-
 const insertMessages = new BulkInsert('butler_messages', {
   session_id: '?',
   seq: '?',
@@ -256,7 +203,7 @@ const freeKey = (db: Db, { sessionId, seq, id }: KnownMessage): CompiledQuery =>
     .where('seq', '=', seq)
     .compile()
 
-const correct = (db: Db, id: string, numbers: SessionNumbers): CompiledQuery =>
+const correct = (db: Db, id: string, numbers: InboxNumbers): CompiledQuery =>
   db
     .updateTable('butler_sessions')
     .set({

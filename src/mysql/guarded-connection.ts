@@ -10,7 +10,7 @@
  */
 import type { MysqlPoolConnection, MysqlQueryResult } from 'kysely'
 import { format } from 'mysql2'
-import { UnavailableError } from '../base/errors.ts'
+import { InvalidInputError, UnavailableError } from '../base/errors.ts'
 import { withDeadline } from '../base/timing.ts'
 import * as trouble from './trouble.ts'
 
@@ -156,6 +156,8 @@ export class GuardedConnection implements MysqlPoolConnection {
 
   /** What a failed statement means: for the connection, for the transaction, and for the caller. */
   #judge(error: unknown, sql: string): unknown {
+    // Refused here, before anything was sent.
+    if (error instanceof InvalidInputError) return error
     if (typeof error === 'object' && error !== null && 'sql' in error) error.sql = sql.slice(0, 500)
     const isCommit = COMMIT.test(sql)
     const lost = error instanceof NoAnswer || trouble.isLost(error)

@@ -75,6 +75,69 @@ export function admit(
   return { seq: row.inboxSeq, id: submission.id, duplicate: false }
 }
 
+/** The numbers of a session row that an enqueue looks at. */
+export interface InboxNumbers extends Pick<SessionRow, 'inboxSeq' | 'doneSeq' | 'stopSeq' | 'runningSeq'> {
+  readonly purgeSeq: number
+}
+
+/** A message that is known under one of the batch's keys. */
+export interface KnownMessage extends Earlier {
+  readonly sessionId: string
+}
+
+export const keyOf = (sessionId: string, key: string): string => `${sessionId} ${key}`
+
+/** What became of a batch of messages, and what is to be written for it. */
+export interface Admission {
+  readonly results: (Accepted | RefusedError)[]
+  readonly accepted: readonly { submission: Submission; seq: number }[]
+  /** Sessions of which the upsert had guessed wrong, with their true numbers. */
+  readonly corrections: readonly (readonly [id: string, numbers: InboxNumbers])[]
+  /** Messages of a deleted life of their session: their keys are free again, whenever the old row is removed. */
+  readonly freed: readonly KnownMessage[]
+}
+
+/**
+ * Decides a batch message by message. `rows` are as the upsert left them, which raised each session's `inboxSeq` by its
+ * count as if all were accepted.
+ */
+export function admitAll(
+  submissions: readonly Submission[],
+  {
+    counts,
+    rows,
+    earlier,
+    queueMax,
+  }: {
+    counts: ReadonlyMap<string, number>
+    rows: ReadonlyMap<string, InboxNumbers>
+    earlier: ReadonlyMap<string, KnownMessage>
+    queueMax: number
+  },
+): Admission {
+  const numbers = new Map(
+    [...rows].map(([id, row]) => [id, { ...row, inboxSeq: row.inboxSeq - (counts.get(id) ?? 0) }] as const),
+  )
+  const isFree = ({ sessionId, seq }: KnownMessage) => seq <= (numbers.get(sessionId)?.purgeSeq ?? 0)
+  const known = new Map<string, Earlier>([...earlier].filter(([, message]) => !isFree(message)))
+  const accepted: { submission: Submission; seq: number }[] = []
+  const results = submissions.map((submission) => {
+    const row = numbers.get(submission.sessionId)
+    if (!row) throw new Error(`session row ${submission.sessionId} vanished under its lock`)
+    const key = keyOf(submission.sessionId, submission.key)
+    const result = admit(row, submission, known.get(key), queueMax)
+    if (!(result instanceof Error) && !known.has(key)) {
+      accepted.push({ submission, seq: result.seq })
+      known.set(key, { seq: result.seq, id: submission.id, fingerprint: submission.fingerprint })
+    }
+    return result
+  })
+  const differs = ([id, { inboxSeq, stopSeq }]: readonly [string, InboxNumbers]) =>
+    rows.get(id)?.inboxSeq !== inboxSeq || rows.get(id)?.stopSeq !== stopSeq
+  const freed = [...earlier.values()].filter(isFree)
+  return { results, accepted, corrections: [...numbers].filter(differs), freed }
+}
+
 export interface Stopped {
   /** The tombstone: nothing with a seq up to here starts any more. */
   readonly through: number

@@ -169,7 +169,7 @@ export const TO_REDIS = {
 export const TO_MYSQL = {
   /** The locking read of session rows with which every change begins, of the ledger (not the inbox). */
   lockRows: /entry_seq[\s\S]*butler_sessions[\s\S]*for update/i,
-  commit: /^[\s\S]{5}commit$/i,
+  commit: /(?:^[\s\S]{5}|; )commit$/i,
   turnEnded: /insert into `?butler_entries[\s\S]*turn_ended/i,
   turnStarted: /insert into `?butler_entries[\s\S]*turn_started/i,
   myRows: /running_by`? like/i,

@@ -49,12 +49,9 @@ test('I5 · trap: a stop notice between the start’s commit and the handler cal
 
 /** Holds the answer to the commit of the start of message 1 of `s`. */
 function startsOf(w1: Awaited<ReturnType<World['worker']>>) {
-  const insert = w1.toMysql.hold(TO_MYSQL.turnStarted)
+  const commit = w1.toMysql.holdAnswer(TO_MYSQL.turnStarted)
   const committed = (async () => {
     await world.client.enqueue('s', 'hello')
-    await insert.seen
-    const commit = w1.toMysql.holdAnswer(TO_MYSQL.commit)
-    insert.release()
     await commit.seen
     await eventually(async () => (await world.row('s')).running_seq === 1)
     return commit
@@ -66,11 +63,8 @@ test.each(['turnStarted', 'turnEnded'] as const)(
   'I4 · trap: a commit whose answer is lost (%s) is not taken for fenced',
   async (which) => {
     const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000 })
-    const write = w1.toMysql.hold(TO_MYSQL[which])
+    const lost = w1.toMysql.loseAnswer(TO_MYSQL[which])
     await world.client.enqueue('s', 'hello')
-    await write.seen
-    const lost = w1.toMysql.loseAnswer(TO_MYSQL.commit)
-    write.release()
     await lost
     // The row has moved on in what producers may move.
     await world.client.enqueue('s', 'next')
@@ -89,11 +83,8 @@ test('I4 · trap: an append whose commit was answered by nobody is written once'
   const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000 })
   await world.client.enqueue('s', 'wait')
   await stage.began()
-  const write = w1.toMysql.hold(/insert into `?butler_entries[\s\S]*note/i)
+  const lost = w1.toMysql.loseAnswer(/insert into `?butler_entries[\s\S]*note/i)
   const written = stage.turn().append({ type: 'note', payload: 'once' })
-  await write.seen
-  const lost = w1.toMysql.loseAnswer(TO_MYSQL.commit)
-  write.release()
   await lost
   expect(await written).toBe(3)
   stage.go()
