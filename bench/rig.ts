@@ -14,6 +14,7 @@ import { type Connection, createConnection, type RowDataPacket } from 'mysql2/pr
 import { sleep } from '../src/base/timing.ts'
 import { ensureDatabase, findOrStart, type Server } from '../src/cli/servers.ts'
 import { migrate } from '../src/index.ts'
+import { bareLatencies } from './bare.ts'
 import type { Asks, ProcessConfig, Run, Told } from './process.ts'
 
 /** Counters since the server started, and what is connected now; our own two questions are not in them. */
@@ -66,6 +67,16 @@ export class Rig {
     const [[row]] = await observer.mysql.query<RowDataPacket[]>('SELECT VERSION() AS version')
     const versions = `Redis ${redisVersion}, MySQL ${row?.['version']}, Node ${process.versions.node}`
     return new Rig({ redis, mysql }, observer, { profileFolder, versions, end })
+  }
+
+  /** What the stores alone take at this pace; see `bare.ts`. */
+  async bare(pace: { count: number; everyMs: number }): Promise<number[]> {
+    const { redis, mysql, drop } = await this.fresh()
+    try {
+      return await bareLatencies({ redis, mysql }, pace)
+    } finally {
+      await drop()
+    }
   }
 
   /** A database and a prefix that nothing was ever written to. */

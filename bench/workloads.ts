@@ -121,6 +121,7 @@ async function flood(rig: Rig, { workers, producer }: Cast, burst: Burst): Promi
 export const latency: Workload = (rig) =>
   stage(rig, { workers: 1 }, async ({ workers, producer }) => {
     const sessions = 500
+    const bare = await rig.bare({ count: 250, everyMs: 20 })
     const warm = await producer.ask('burst', {
       sessions,
       perSession: 1,
@@ -142,6 +143,7 @@ export const latency: Workload = (rig) =>
     const acks = sent.map(({ calledAt, ackedAt }) => ackedAt - calledAt)
     const faults = faultsIn(runs, [...warm, ...sent])
     return [
+      { ms: 'bare insert + publish', ...spread(bare), 'worker CPU s': 0, faults: '' },
       { ms: 'enqueue → acknowledged', ...spread(acks), 'worker CPU s': cpu, faults },
       { ms: 'enqueue → handler start', ...spread(starts), 'worker CPU s': cpu, faults },
     ]
