@@ -210,6 +210,7 @@ const correct = (db: Db, id: string, numbers: InboxNumbers): CompiledQuery =>
       inbox_seq: numbers.inboxSeq,
       stop_seq: numbers.stopSeq,
       waiting_since: numbers.inboxSeq > numbers.doneSeq ? sql`waiting_since` : null,
+      retry_at: numbers.stopSeq > numbers.doneSeq ? null : sql`retry_at`,
     })
     .where('id', '=', id)
     .compile()

@@ -149,7 +149,7 @@ function callbackPool(source: MysqlPoolLike): RawPool {
 }
 
 /** Ours end after this; the server ends what is idle three times as long. */
-const IDLE_MS = 20_000
+const IDLE_MS = 8_000
 
 /**
  * Statements sent back to back (the isolation level cannot be set in the same one on every server). The lock wait

@@ -43,6 +43,7 @@ const SLOW = /^\s*(?:create|alter|drop)\b|\bget_lock\(|\binformation_schema\b/i
 const PACKET_OVERHEAD = 1024
 const HARMLESS = /^\s*(?:select|set|show|begin|start|savepoint|release)\b/i
 const BEGIN = /^\s*(?:begin|start\s+transaction)\b/i
+const LONE_BEGIN = /^\s*(?:begin|start\s+transaction[^;]*)\s*;?\s*$/i
 const COMMIT = /^\s*commit\b/i
 /** Several statements, the last of which is COMMIT; see `exchange.ts`. */
 const WRITES_AND_COMMIT = /;\s*commit\s*$/i
@@ -162,7 +163,9 @@ export class GuardedConnection implements MysqlPoolConnection {
     const isCommit = COMMIT.test(sql)
     const lost = error instanceof NoAnswer || trouble.isLost(error)
     if (lost) this.discard(error)
-    else if (trouble.isSpoiled(error) || isCommit || BEGIN.test(sql)) this.#spoiled = error
+    else if (trouble.isSpoiled(error) || isCommit || LONE_BEGIN.test(sql)) this.#spoiled = error
+    // Of several statements the first, BEGIN, may have succeeded: only ROLLBACK may follow.
+    else if (BEGIN.test(sql)) this.#inTransaction = true
     if (this.#inTransaction && trouble.isRolledBack(error)) this.#doom = error
 
     const inDoubt = WRITES_AND_COMMIT.test(sql)

@@ -153,7 +153,9 @@ export function stop(draft: Draft, through: number | undefined): Stopped | undef
   const { row } = draft
   if (row.inboxSeq === row.purgeSeq) return undefined
   const target = Math.min(through ?? row.inboxSeq, row.inboxSeq)
-  if (target > row.stopSeq) draft.set({ stopSeq: target })
+  // A message that waits for its next attempt waits no longer: it is to get its final state.
+  if (target > row.stopSeq)
+    draft.set({ stopSeq: target, ...(target > row.doneSeq ? { retryInMs: null } : {}) })
   const running = row.runningSeq !== null && row.runningSeq <= row.stopSeq ? row.runningSeq : null
   return {
     through: row.stopSeq,

@@ -76,7 +76,9 @@ export class Butler {
         error,
       })
       this.turn = undefined
-      await this.hold.release({ wake: false })
+      // Without the database here, somebody else may have it; without Redis nobody would hear.
+      const deaf = known && error.code === 'REDIS_UNAVAILABLE'
+      await this.hold.release({ wake: !deaf })
       return 'gone'
     }
   }
@@ -210,6 +212,8 @@ export class Butler {
     if (successor !== undefined && !(await this.hold.succeed(successor)))
       await this.#house.verify(this.sessionId)
     if (finished.as === 'handed_over') return this.#leave(true)
+    // The stop came while the end was being committed: nothing to wait for.
+    if (finished.as === 'retrying' && this.stopSeq >= turn.name.seq) return 'more'
     if (finished.as === 'retrying') return { retryInMs: retryDelayMs(tunables, finished.failures) }
     if (finished.next === undefined) return this.#rest(finished.inboxSeq > finished.doneSeq, finished.doneSeq)
     // The row already says that the next turn runs: nothing may stand between it and its handler.

@@ -112,16 +112,18 @@ export class Contests {
     const hearingSince = this.#hearingSince()
     contest.missingSince = seen.beating ? undefined : (contest.missingSince ?? now())
     const gone = !seen.beating && !seen.subscribed && !redis.cluster
-    if (gone && this.#isDead(owner)) return 'dead'
+    const heardForMs = hearingSince === null ? 0 : now() - hearingSince
+    if (gone && this.#isDead(owner) && heardForMs >= tunables.deadAfterMs) return 'dead'
     if (gone) this.#onSuspect(owner)
     const hung =
       !gone &&
       contest.missingSince !== undefined &&
       now() - contest.missingSince >= tunables.hungAfterMs &&
-      hearingSince !== null &&
-      now() - hearingSince >= tunables.hungAfterMs
+      heardForMs >= tunables.hungAfterMs
     if (hung) return 'hung'
-    return now() - contest.since >= tunables.lockTtlMs ? 'silent' : undefined
+    // While Redis was away nobody could take a lock back: only time that we heard it counts.
+    const silentMs = Math.min(now() - contest.since, heardForMs)
+    return silentMs >= tunables.lockTtlMs ? 'silent' : undefined
   }
 
   #ask(sessionId: string, { owner }: TurnName): void {

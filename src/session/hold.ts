@@ -5,7 +5,7 @@
  * No step trusts a lock command whose answer is missing: it throws, and the butler lets go of everything.
  */
 import { newOwnerToken, processOf } from '../base/ids.ts'
-import { now, sleep } from '../base/timing.ts'
+import { deadline, now, sleep } from '../base/timing.ts'
 import { acquire, evict, type Verdict } from '../protocol/ownership.ts'
 import type { TurnName } from '../protocol/session-row.ts'
 import { toUnavailable } from '../redis/connect.ts'
@@ -110,16 +110,19 @@ export class Hold {
       this.token = undefined
       return false
     }
+    // The lock keeps everybody away meanwhile, so an outage of the database is not waited out here.
+    const isLate = () => now() - asked > tunables.lockTtlMs / 3
     const acquired = await ledger.commit(
       session,
       (draft) => {
+        if (isLate()) return { outcome: 'late' as const, evicted: false }
         const evicted = judged !== undefined && evict(draft, judged.turn, judged.verdict).evicted
         return { ...acquire(draft, token), evicted }
       },
-      { openCalls: judged !== undefined },
+      { openCalls: judged !== undefined, giveUp: deadline(tunables.lockTtlMs / 3) },
     )
     if (acquired?.outcome !== 'acquired') {
-      await this.release({ wake: false })
+      await this.release({ wake: acquired?.outcome === 'late' })
       if (acquired?.outcome === 'refused') onContested(session, acquired.running)
       return false
     }
@@ -129,7 +132,7 @@ export class Hold {
       // The old owner looks at its rows once in that time: an obedient handler there is over before ours begins.
       await sleep(tunables.lookFastMs * 1.2)
     }
-    if (now() - asked > tunables.lockTtlMs / 3) {
+    if (isLate()) {
       await this.release({ wake: true })
       return false
     }

@@ -27,7 +27,7 @@ export class Reconciler {
     this.#processId = options.processId
     this.#ticker = new Ticker({
       tick: () => this.reconcile(),
-      intervalMs: () => (options.hurried() ? tunables.lookFastMs : tunables.lookMs),
+      intervalMs: () => (options.hurried() || !this.answered ? tunables.lookFastMs : tunables.lookMs),
       onError: (error) => telemetry.emit('mysql.trouble', { error }),
     })
   }
@@ -38,6 +38,16 @@ export class Reconciler {
 
   stop(): Promise<void> {
     return this.#ticker.stop()
+  }
+
+  /** Whether the last look was answered: a process that cannot reach the database should get no work. */
+  answered = true
+
+  /** The database failed somebody: believe nothing until a look is answered. */
+  doubt(): void {
+    if (!this.answered) return
+    this.answered = false
+    this.soon()
   }
 
   /** Looks now. */
@@ -61,9 +71,8 @@ export class Reconciler {
       butler.turn ? [{ butler, turn: butler.turn }] : [],
     )
     try {
-      const rows = new Map(
-        (await readRunningBy(this.#stores.mysql.db, this.#processId)).map((row) => [row.sessionId, row]),
-      )
+      const running = await this.#ask()
+      const rows = new Map(running.map((row) => [row.sessionId, row]))
       const missing = turns.filter(
         ({ butler, turn }) => !this.#confirm(butler, turn, rows.get(butler.sessionId)),
       )
@@ -71,6 +80,17 @@ export class Reconciler {
       for (const row of rows.values()) await this.#releaseOrphan(row)
     } finally {
       this.#abortSilent()
+    }
+  }
+
+  async #ask(): Promise<RunningTurn[]> {
+    try {
+      const running = await readRunningBy(this.#stores.mysql.db, this.#processId)
+      this.answered = true
+      return running
+    } catch (error) {
+      this.answered = false
+      throw error
     }
   }
 

@@ -107,7 +107,9 @@ export class Registry {
     if (judged) butler.judged = judged
     butler.woken = true
     if (butler.phase === 'idle') this.#idle.delete(butler)
-    else if (butler.phase !== 'waiting' || this.#line.has(butler) || this.#suspects.has(butler)) return
+    // A back-off looks at the row again: what it waits for may have been stopped.
+    else if (butler.phase === 'serving' || butler.phase === 'gone') return
+    else if (this.#line.has(butler) || this.#suspects.has(butler)) return
     this.#queue(butler)
   }
 

@@ -49,6 +49,11 @@ export class Renewer {
     return this.#ticker.stop()
   }
 
+  /** Redis is back: locks may be missing. */
+  soon(): void {
+    this.#ticker.soon()
+  }
+
   /** Whether some lock is not confirmed as freshly as it should be. */
   get late(): boolean {
     const { lockTtlMs, renewMs } = this.#stores.tunables

@@ -32,8 +32,8 @@ export class RollCall {
   readonly #hearingSince: () => number | null
   readonly #onWork: (sessionIds: readonly string[]) => void
   readonly #suspects = new Map<string, Suspect>()
-  /** Process ids are never reused, so a verdict holds for ever; only the latest are kept. */
-  readonly #dead = new Set<string>()
+  /** Judged when. A verdict counts for as long as a lock of the dead may stand, and ends when the process is seen again. */
+  readonly #dead = new Map<string, number>()
   readonly #call: Ticker
   readonly #looks: Ticker
 
@@ -74,7 +74,8 @@ export class RollCall {
   }
 
   isDead(processId: string): boolean {
-    return this.#dead.has(processId)
+    const judgedAt = this.#dead.get(processId)
+    return judgedAt !== undefined && now() - judgedAt < this.#stores.tunables.lockTtlMs * 2
   }
 
   /** A message to this process was not heard; `sessionId` and `lockValue` are what its lock is in the way of. */
@@ -94,7 +95,8 @@ export class RollCall {
     if (!(await elect(redis.commands, keys, 'roll-call', this.#processId, tunables.retakeMs * 0.9))) return
     const others = (await memberIds(redis.commands, keys)).filter((id) => id !== this.#processId)
     for (const [processId, { subscribed }] of await look(redis.commands, keys, others)) {
-      if (!subscribed) this.suspect(processId)
+      if (subscribed) this.#dead.delete(processId)
+      else this.suspect(processId)
     }
   }
 
@@ -112,6 +114,7 @@ export class RollCall {
       const suspect = this.#suspects.get(processId)
       if (!suspect) continue
       if (subscribed) {
+        this.#dead.delete(processId)
         this.#suspects.delete(processId)
         continue
       }
@@ -152,8 +155,9 @@ export class RollCall {
   }
 
   #remember(processId: string): void {
-    this.#dead.add(processId)
-    const [oldest] = this.#dead
+    this.#dead.delete(processId)
+    this.#dead.set(processId, now())
+    const [oldest] = this.#dead.keys()
     if (this.#dead.size > DEAD_MAX && oldest !== undefined) this.#dead.delete(oldest)
   }
 }

@@ -1,5 +1,6 @@
 /** Commits how a turn ended: completed, stopped, failed, to be run again here, or by another process. */
 import type { Tunables } from '../base/options.ts'
+import type { SessionRow } from '../protocol/session-row.ts'
 import { type Ending, finish, start, type StartLimits } from '../protocol/turn-rules.ts'
 import { asErrorText } from './failure.ts'
 import type { Stores } from './stores.ts'
@@ -18,7 +19,7 @@ export function commitEnd(
   return ledger.commit(
     turn.sessionId,
     (draft) => {
-      const ending = endingOf(end, draft.row.failures, tunables)
+      const ending = endingOf(end, draft.row, turn.name.seq, tunables)
       const openCalls = end.as === 'returned' ? end.openCalls : turn.openCalls
       const finished = finish(draft, turn.name, ending, openCalls, successor)
       const goOn =
@@ -41,11 +42,13 @@ export function retryDelayMs({ retryDelaysMs }: Tunables, failures: number): num
   return retryDelaysMs[Math.min(failures, retryDelaysMs.length) - 1] ?? 0
 }
 
-function endingOf(end: TurnEnd, failures: number, tunables: Tunables): Ending {
+function endingOf(end: TurnEnd, { failures, stopSeq }: SessionRow, seq: number, tunables: Tunables): Ending {
   if (end.as === 'returned') return { as: 'completed', entries: end.entries }
   if (end.as === 'threw') {
     const error = asErrorText(end.error)
     if (failures + 1 >= tunables.maxFailures) return { as: 'failed', error }
+    // It failed while somebody stopped it: there will be no next attempt.
+    if (stopSeq >= seq) return { as: 'stopped' }
     return { as: 'retrying', error, delayMs: retryDelayMs(tunables, failures + 1) }
   }
   if (end.reason === 'handover') return { as: 'handed_over' }

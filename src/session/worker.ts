@@ -102,6 +102,7 @@ export class Worker {
       processId,
       hurried: () => hearingSince() === null || this.#renewer.late,
     })
+    telemetry.on('mysql.trouble', () => this.#reconciler.doubt())
     this.#contests = new Contests({
       stores,
       hearingSince,
@@ -127,7 +128,7 @@ export class Worker {
       processId,
       state: () => ({
         kinds: this.#handler ? ['*'] : [...this.#handlers.keys()],
-        free: this.#registry.free,
+        free: this.#reconciler.answered ? this.#registry.free : 0,
         draining: this.#state !== 'running',
       }),
     })
@@ -142,6 +143,7 @@ export class Worker {
       onJunk: (sample) => telemetry.emit('channel.junk', { sample }),
       onSubscribed: () => {
         this.#presence.soon()
+        this.#renewer.soon()
         this.#reconciler.soon()
         this.#sweeper.soon()
       },
