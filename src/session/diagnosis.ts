@@ -74,7 +74,7 @@ function judgeRedis(facts: RedisFacts): Check[] {
   const free = taking.reduce((sum, { heartbeat }) => sum + heartbeat.free, 0)
   return [
     ok('redis connection', relative ?? `Redis ${version}`),
-    verdict('redis version', version, atLeast(version, [6, 2]), {
+    verdict('redis version', relative ?? version, atLeast(version, [6, 2]), {
       fix: 'Use Redis 6.2 or newer, or Valkey: LMOVE is needed.',
     }),
     verdict('redis role', role, role !== 'slave' && role !== 'replica', {

@@ -2,6 +2,7 @@
 import { sql } from 'kysely'
 import { expect, test } from 'vitest'
 import { isInDoubt, isRetryable, toUnavailable } from '../../src/mysql/trouble.ts'
+import { freeze } from '../support/services.ts'
 import { add, connectionId, failure, faultServer } from './faults.ts'
 
 const at = faultServer()
@@ -10,7 +11,7 @@ test('a frozen server keeps nobody waiting, and is used again when it thaws', as
   const mysql = at.open({ timeoutMs: 1000 })
   await connectionId(mysql.db)
   const started = performance.now()
-  at.server.kill('SIGSTOP')
+  await freeze(at.server)
   try {
     const errors = await Promise.all([failure(connectionId(mysql.db)), failure(connectionId(mysql.db))])
     for (const error of errors) {

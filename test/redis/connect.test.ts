@@ -11,7 +11,7 @@ import {
   type RedisClient,
   type RedisConnection,
 } from '../../src/redis/connect.ts'
-import { freshPrefix, ownRedis } from '../support/services.ts'
+import { freeze, freshPrefix, ownRedis } from '../support/services.ts'
 import { startProxy } from './proxy.ts'
 
 let server: Server
@@ -95,7 +95,7 @@ test('a frozen server fails commands within the deadline; it works again when it
   const own = await ownRedis()
   const { commands } = connectTo(own.url, 300)
   await commands.ping()
-  own.kill('SIGSTOP')
+  await freeze(own)
   const before = now()
   await expect(commands.get('x')).rejects.toThrow('timed out')
   expect(now() - before).toBeLessThan(3_000)

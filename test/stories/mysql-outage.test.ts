@@ -2,6 +2,7 @@
 import { afterEach, expect, test } from 'vitest'
 import { eventually, sleep, until } from '../support/eventually.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
+import { freeze } from '../support/services.ts'
 import { beginStory, endStories } from '../support/story.ts'
 
 let proxy: Proxy | undefined
@@ -19,7 +20,7 @@ test('I1 · a frozen MySQL fails enqueue and stop within their deadline; a finis
   await story.send('chat', { do: 'steps', count: 2, holdAt: 1, gate: 'go' })
   await fleet.saw('waiting', 'chat')
 
-  story.servers.mysql?.kill('SIGSTOP')
+  await freeze(story.servers.mysql)
   const since = performance.now()
   const outcomes = await Promise.allSettled([
     client.enqueue('chat', { payload: { do: 'echo' } }, { idempotencyKey: 'later' }),
