@@ -6,6 +6,7 @@
  */
 import { isNativeError } from 'node:util/types'
 import pino from 'pino'
+import { UnavailableError } from './errors.ts'
 import { CATALOGUE } from './events.ts'
 import type { EventName, Events, Level } from './events.ts'
 import { now } from './timing.ts'
@@ -55,6 +56,12 @@ export class Telemetry {
     // A copy: listeners may come and go while they are called.
     const listeners = [...(this.#listeners.get(event) ?? [])] as Listener<Name>[]
     for (const listener of listeners) this.#tell(event, listener, fields)
+  }
+
+  /** An error of a store, as trouble of the one it came from. */
+  trouble(error: unknown, about: { session?: string | undefined; where?: string | undefined } = {}): void {
+    const isMysql = error instanceof UnavailableError && error.code !== 'REDIS_UNAVAILABLE'
+    this.emit(isMysql ? 'mysql.trouble' : 'redis.trouble', { ...about, error })
   }
 
   /** Calls `listener` with the fields of every `event` from now on; returns what ends that. */

@@ -129,7 +129,7 @@ export function withDeadline<T>(work: Promise<T>, ms: number, late: () => Error)
 
 /** Aborts `ms` from now. Does not keep the process alive. */
 export const deadline = (ms: number): AbortSignal =>
-  AbortSignal.timeout(Math.min(Math.max(ms, 0), TIMER_MAX_MS))
+  AbortSignal.timeout(Math.min(Math.max(Math.ceil(ms), 0), TIMER_MAX_MS))
 
 /** Exponential delay with full jitter in its upper half: attempt 1 waits about `baseMs`, never more than `maxMs`. */
 export function backoffMs(attempt: number, baseMs: number, maxMs: number): number {

@@ -21,9 +21,10 @@ export function duration(text: string): number {
   return Number(count) * UNITS_MS[unit as keyof typeof UNITS_MS]
 }
 
-export function json(text: string): unknown {
+/** Boxed, because commander takes a bare null for no value. */
+export function json(text: string): { value: unknown } {
   try {
-    return JSON.parse(text)
+    return { value: JSON.parse(text) as unknown }
   } catch {
     throw new InvalidArgumentError('Use JSON, such as \'{"text":"hello"}\'.')
   }

@@ -23,7 +23,11 @@ export async function loadHandlers(file: string, kinds: readonly string[] = []):
   try {
     module = (await import(pathToFileURL(path).href)) as Record<string, unknown>
   } catch (error) {
-    throw new UsageError(`The handler file ${path} does not load: ${reasonOf(error, path)}`)
+    const hint =
+      error instanceof SyntaxError && path.endsWith('.js')
+        ? ' If it is an ES module, name it .mjs or set "type": "module" in package.json.'
+        : ''
+    throw new UsageError(`The handler file ${path} does not load: ${reasonOf(error, path)}${hint}`)
   }
   return restrict(pick(module, path), kinds, path)
 }

@@ -10,7 +10,7 @@ import { type StoreFlags, withStoreFlags } from './settings.ts'
 import { finalOutcome, follow } from './transcript-follower.ts'
 
 interface SendFlags extends StoreFlags {
-  json?: unknown
+  json?: { value: unknown }
   kind?: string
   source?: MessageSource
   key?: string
@@ -37,7 +37,8 @@ export function addSend(program: Command): void {
 async function send(session: string, text: string | undefined, flags: SendFlags): Promise<void> {
   if ((text === undefined) === (flags.json === undefined))
     throw new UsageError('Give either a text or --json.')
-  const payload = text === '-' ? (await readAll(process.stdin)).replace(/\r?\n$/, '') : (text ?? flags.json)
+  const payload =
+    text === '-' ? (await readAll(process.stdin)).replace(/\r?\n$/, '') : (text ?? flags.json?.value)
   const { kind, source, key: idempotencyKey, whenBusy } = flags
   await withClient(flags, async (client) => {
     const head = flags.follow ? await headOf(client, session) : 0

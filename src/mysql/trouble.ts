@@ -84,6 +84,11 @@ export function isLockWait(error: unknown): boolean {
   return causes(error).some((link) => numberOf(link) === LOCK_WAIT)
 }
 
+/** User, password, database or grants are wrong: trying again does not help. */
+export function isNotAdmitted(error: unknown): boolean {
+  return causes(error).some((link) => NOT_ADMITTED.has(numberOf(link) ?? 0))
+}
+
 /** True for a second row under a unique key. */
 export function isDuplicate(error: unknown): boolean {
   return causes(error).some((link) => numberOf(link) === DUPLICATE)

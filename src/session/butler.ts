@@ -70,11 +70,10 @@ export class Butler {
     } catch (error) {
       // A lock command without an answer, or a database that refuses: hold on to nothing. The sweep comes back.
       const known = error instanceof UnavailableError
-      this.#house.stores.telemetry.emit(known ? 'redis.trouble' : 'background.error', {
-        where: 'butler',
-        session: this.sessionId,
-        error,
-      })
+      const about = { where: 'butler', session: this.sessionId }
+      const { telemetry } = this.#house.stores
+      if (known) telemetry.trouble(error, about)
+      else telemetry.emit('background.error', { ...about, error })
       this.turn = undefined
       // Without the database here, somebody else may have it; without Redis nobody would hear.
       const deaf = known && error.code === 'REDIS_UNAVAILABLE'

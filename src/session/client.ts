@@ -239,7 +239,10 @@ export class Client {
     checkOptions(options, ['state', 'after', 'limit'])
     const limit = whole('limit', options.limit ?? 100, 1, 1000)
     const after = options.after === undefined ? '' : checkSessionId(options.after)
-    const state = options.state && oneOf('state', options.state, ['running', 'waiting', 'idle'] as const)
+    const state =
+      options.state === undefined
+        ? undefined
+        : oneOf('state', options.state, ['running', 'waiting', 'idle'] as const)
     return this.#read((db) => readSessions(db, { after, limit, state }))
   }
 

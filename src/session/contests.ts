@@ -50,7 +50,7 @@ export class Contests {
     this.#ticker = new Ticker({
       tick: () => this.#look(),
       intervalMs: tunables.retakeMs,
-      onError: (error) => telemetry.emit('redis.trouble', { error }),
+      onError: (error) => telemetry.trouble(error),
     })
   }
 
@@ -129,6 +129,6 @@ export class Contests {
   #ask(sessionId: string, { owner }: TurnName): void {
     this.#stores.publisher
       .retake(processOf(owner), sessionId, owner)
-      .catch((error: unknown) => this.#stores.telemetry.emit('redis.trouble', { error }))
+      .catch((error: unknown) => this.#stores.telemetry.trouble(error))
   }
 }

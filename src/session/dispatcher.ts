@@ -39,7 +39,7 @@ export class Dispatcher {
       tick: () => this.#giveAway(),
       intervalMs: tunables.giveAwayMs / 2,
       jitter: 0.5,
-      onError: (error) => telemetry.emit('redis.trouble', { error }),
+      onError: (error) => telemetry.trouble(error),
     })
   }
 
@@ -114,7 +114,7 @@ export class Dispatcher {
     try {
       await work()
     } catch (error) {
-      this.#stores.telemetry.emit('redis.trouble', { error, session })
+      this.#stores.telemetry.trouble(error, { session })
     }
   }
 }

@@ -21,7 +21,8 @@ export interface Turn {
   /** Writes an entry; when it resolves (with its number) the entry is committed. Waits out a database outage. */
   append(entry: EntryInput): Promise<number>
   /**
-   * Runs `fn` once per message and stores its result, a JSON value: after a retry or a takeover the stored result is
+   * Runs `fn` once per message and stores its result as JSON (a Date comes back as text, undefined as null, on the first
+   * run too): after a retry or a takeover the stored result is
    * returned and `fn` does not run again. `key` names the step within the message.
    */
   step<T>(key: string, fn: () => Promise<T> | T): Promise<T>

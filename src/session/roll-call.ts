@@ -49,7 +49,7 @@ export class RollCall {
     this.#processId = options.processId
     this.#hearingSince = options.hearingSince
     this.#onWork = options.onWork
-    const onError = (error: unknown) => telemetry.emit('redis.trouble', { error })
+    const onError = (error: unknown) => telemetry.trouble(error)
     this.#call = new Ticker({
       tick: () => this.#callRoll(),
       intervalMs: tunables.retakeMs,

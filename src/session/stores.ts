@@ -1,4 +1,5 @@
 /** The two stores as a client or a worker uses them: opened together, closed together. Only wires. */
+import { InvalidInputError } from '../base/errors.ts'
 import { resolveTunables, type Tunables, type TunablesInput } from '../base/options.ts'
 import { createLogger, type Logger, Telemetry } from '../base/telemetry.ts'
 import { connectMysql, type Mysql, type MysqlSource } from '../mysql/connect.ts'
@@ -31,7 +32,11 @@ export interface Stores {
 }
 
 /** Connects in the background. Throws InvalidInputError for options or URLs that cannot be meant. */
-export function openStores({ redis: redisSource, mysql: mysqlSource, logger, ...rest }: Connections): Stores {
+export function openStores(connections: Connections): Stores {
+  if (typeof connections !== 'object' || connections === null) {
+    throw new InvalidInputError('INVALID_OPTIONS', 'Options are an object: { redis, mysql, … }.')
+  }
+  const { redis: redisSource, mysql: mysqlSource, logger, ...rest } = connections
   const tunables = resolveTunables(rest)
   const telemetry = new Telemetry(logger ?? createLogger({ level: 'warn' }))
   const mysqlTrouble = (error: unknown) => telemetry.emit('mysql.trouble', { error })
@@ -40,11 +45,18 @@ export function openStores({ redis: redisSource, mysql: mysqlSource, logger, ...
     timeoutMs: tunables.mysqlTimeoutMs,
     onTrouble: mysqlTrouble,
   })
-  const redis = connectRedis(redisSource, {
-    timeoutMs: tunables.redisTimeoutMs,
-    onTrouble: (error) => telemetry.emit('redis.trouble', { error }),
-    onReady: () => telemetry.emit('redis.ready', {}),
-  })
+  let redis: RedisConnection
+  try {
+    redis = connectRedis(redisSource, {
+      timeoutMs: tunables.redisTimeoutMs,
+      onTrouble: (error) => telemetry.emit('redis.trouble', { error }),
+      onReady: () => telemetry.emit('redis.ready', {}),
+    })
+  } catch (error) {
+    // Half open would keep the process alive.
+    void mysql.close()
+    throw error
+  }
   const keys = new Keys(tunables.prefix)
   return {
     tunables,

@@ -45,7 +45,7 @@ export class Sweeper {
       tick: () => this.#tick(),
       intervalMs: tunables.sweepMs,
       jitter: 0.2,
-      onError: (error) => telemetry.emit('redis.trouble', { error, where: 'sweeper' }),
+      onError: (error) => telemetry.trouble(error, { where: 'sweeper' }),
     })
   }
 
@@ -124,7 +124,7 @@ export class Sweeper {
     if (processId === this.#processId) return this.#onWork(ids)
     const { redis, publisher, telemetry } = this.#stores
     const heard = await publisher.wakeProcess(processId, ids).catch((error: unknown) => {
-      telemetry.emit('redis.trouble', { error, where: 'sweeper' })
+      telemetry.trouble(error, { where: 'sweeper' })
       return null
     })
     // In a cluster one node's 0 says nothing.

@@ -6,6 +6,7 @@ import { checkKind, newProcessId } from '../base/ids.ts'
 import type { Telemetry } from '../base/telemetry.ts'
 import { sleep, withDeadline } from '../base/timing.ts'
 import { pendingMigrations } from '../mysql/migrate.ts'
+import { isNotAdmitted } from '../mysql/trouble.ts'
 import { Listener } from '../redis/wake.ts'
 import { Contests } from './contests.ts'
 import { Dispatcher } from './dispatcher.ts'
@@ -18,6 +19,7 @@ import { RollCall } from './roll-call.ts'
 import { type Connections, openStores, type Stores } from './stores.ts'
 import { Sweeper } from './sweeper.ts'
 import type { Handler } from './handler.ts'
+import { whole } from './submission.ts'
 
 export interface WorkerOptions extends Connections {
   /** Runs messages of every kind that `handlers` does not name. */
@@ -69,7 +71,8 @@ export class Worker {
   #stopped: Promise<void> | undefined
 
   /** Connects in the background; serves nothing before `start()`. Throws InvalidInputError for options that cannot be meant. */
-  constructor({ handler, handlers, ...connections }: WorkerOptions) {
+  constructor(options: WorkerOptions) {
+    const { handler, handlers, ...connections } = Object(options) as WorkerOptions
     this.#handler = handler
     this.#handlers = checkHandlers(handler, handlers)
     this.ended = new Promise((resolve) => (this.#end = resolve))
@@ -178,7 +181,8 @@ export class Worker {
    * drained before its start never starts.
    */
   drain(options: DrainOptions = {}): Promise<void> {
-    this.#drained ??= this.#drain(options.graceMs ?? this.#stores.tunables.drainGraceMs)
+    const graceMs = options.graceMs ?? this.#stores.tunables.drainGraceMs
+    this.#drained ??= this.#drain(whole('graceMs', graceMs, 0))
     return this.#drained
   }
 
@@ -221,7 +225,9 @@ export class Worker {
         `The database lacks ${pending.join(', ')}: run \`npx session-butler migrate up\` first.`,
       )
     } catch (error) {
+      // Neither a missing migration nor a wrong password mends itself; an outage does.
       if (error instanceof ButlerError && error.code === 'MIGRATION_PENDING') throw error
+      if (isNotAdmitted(error)) throw error
       this.#stores.telemetry.emit('mysql.trouble', { error })
     }
   }
@@ -316,6 +322,9 @@ function checkHandlers(
   handler: unknown,
   handlers: Readonly<Record<string, Handler>> = {},
 ): Map<string, Handler> {
+  if (typeof handlers !== 'object' || handlers === null || Array.isArray(handlers)) {
+    throw new InvalidInputError('INVALID_OPTIONS', 'handlers is an object: { kind: async (turn) => { … } }.')
+  }
   const byKind = new Map(Object.entries(handlers).map(([kind, fn]) => [checkKind('Message kind', kind), fn]))
   for (const fn of [handler, ...byKind.values()]) {
     if (fn !== undefined && typeof fn !== 'function') {

@@ -1,0 +1,143 @@
+// Traps of outages: one process without a database, verdicts on who was merely away, and what a wait for a row costs.
+import { sql } from 'kysely'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { connectMysql } from '../../src/mysql/connect.ts'
+import { Ledger } from '../../src/mysql/ledger.ts'
+import { stop } from '../../src/protocol/intake.ts'
+import { until } from '../support/eventually.ts'
+import { Stage } from './stage.ts'
+import { eventually, openWorld, type Watched, type World } from './world.ts'
+
+let world: World
+beforeEach(async () => {
+  world = await openWorld()
+})
+afterEach(() => world.close())
+
+const CLEAN = ['turn_started 1', 'message 1', 'reply 1', 'completed 1']
+
+/** Resolves when so much time has passed. */
+const passes = (ms: number) => {
+  const end = performance.now() + ms
+  return until(() => performance.now() >= end, { what: `${ms} ms` })
+}
+
+const hears = (watched: Watched) =>
+  eventually(async () => {
+    const [, hearing] = await world.redis.pubsub(
+      'NUMSUB',
+      world.keys.processChannel(watched.worker.processId),
+    )
+    return hearing === 1
+  }, 'the worker hears its notices again')
+
+const holdsLock = (watched: Watched, id: string) =>
+  eventually(async () => {
+    const lock = await world.redis.get(world.keys.lock(id))
+    return lock !== null && lock.startsWith(`${watched.worker.processId}.`)
+  }, 'the worker has its lock')
+
+test('I8 · trap: a worker that reaches Redis but not MySQL takes no work from others, so every message begins within 4 s of being sent', async () => {
+  // A TTL and two sweeps are 4 s.
+  const tunables = { lockTtlMs: 3000, sweepMs: 500, mysqlTimeoutMs: 500, idleReleaseMs: 300_000 }
+  const sentAt = new Map<string, number>()
+  const waitedMs = new Map<string, number>()
+  const handler = async ({ sessionId }: { sessionId: string }) => {
+    waitedMs.set(sessionId, performance.now() - (sentAt.get(sessionId) ?? Infinity))
+    return 'ok'
+  }
+  const cutOff = await world.worker(handler, tunables)
+  await world.worker(handler, tunables)
+  cutOff.toMysql.down()
+  await cutOff.says('mysql.trouble')
+  for (let n = 0; n < 40; n += 1) {
+    sentAt.set(`s${n}`, performance.now())
+    await world.client.enqueue(`s${n}`, 'hello')
+  }
+  await eventually(() => waitedMs.size === sentAt.size, 'every message begins')
+  expect([...waitedMs].filter(([, ms]) => ms > 4000)).toEqual([])
+  expect(cutOff.saw('turn.started')).toEqual([])
+})
+
+test('I4 · trap: after an outage of Redis that outlived a TTL nobody is judged silent before it could take its lock back', async () => {
+  const tunables = { lockTtlMs: 2400, deadAfterMs: 2000, hungAfterMs: 2000 }
+  const [a, b] = [new Stage(), new Stage()]
+  const owner = await world.worker(a.handler, tunables)
+  await world.client.enqueue('s', 'wait')
+  await a.began()
+  const other = await world.worker(b.handler, tunables)
+  // Redis loses the lock; the owner's request to retake it is lost with its connection.
+  owner.toRedis.down()
+  await world.redis.del(world.keys.lock('s'))
+  await world.wake(other.worker, 's')
+  await other.says('session.refused')
+  other.toRedis.down()
+  await passes(tunables.lockTtlMs * 1.2)
+  await world.redis.del(world.keys.lock('s'))
+  // The other is back first and looks a few times.
+  other.toRedis.up()
+  await hears(other)
+  await passes(300)
+  owner.toRedis.up()
+  await holdsLock(owner, 's')
+  expect(other.saw('session.evicted')).toEqual([])
+  expect(a.turn().signal.aborted).toBe(false)
+  a.go()
+  await world.done('s')
+  expect(b.turns).toEqual([])
+  expect(await world.story('s')).toEqual(CLEAN)
+})
+
+test('I4 · trap: a verdict that a process is dead ends when it comes back, so a later blip takes no turn from it', async () => {
+  const tunables = { deadAfterMs: 1000 }
+  const [a, b] = [new Stage(), new Stage()]
+  const owner = await world.worker(a.handler, tunables)
+  const other = await world.worker(b.handler, tunables)
+  owner.toRedis.down()
+  await other.says('process.dead')
+  owner.toRedis.up()
+  await hears(owner)
+  // The other sees it when it is the other that calls the roll.
+  await eventually(async () => (await world.redis.exists(world.keys.process(owner.worker.processId))) === 1)
+  const caller = () => world.redis.get(world.keys.tick('roll-call'))
+  await eventually(async () => (await caller()) === owner.worker.processId, 'the owner calls the roll')
+  await eventually(async () => (await caller()) === other.worker.processId, 'the other calls the roll')
+  await passes(100)
+  await world.redis.set(world.keys.lock('s'), `${owner.worker.processId}.x/idle`)
+  await world.client.enqueue('s', 'wait')
+  await a.began()
+  // The owner is away for a moment, and Redis has lost its lock and its heartbeat.
+  owner.toRedis.down()
+  await world.redis.del(world.keys.lock('s'), world.keys.process(owner.worker.processId))
+  await world.wake(other.worker, 's')
+  await other.says('session.refused')
+  await passes(250)
+  owner.toRedis.up()
+  await holdsLock(owner, 's')
+  expect(other.saw('process.dead')).toHaveLength(1)
+  expect(other.saw('session.evicted')).toEqual([])
+  expect(a.turn().signal.aborted).toBe(false)
+  a.go()
+  await world.done('s')
+  expect(b.turns).toEqual([])
+  expect(await world.story('s')).toEqual(CLEAN)
+})
+
+test('I8 · trap: a wait for a row lock that the server ends does not cost the connection', async () => {
+  await world.client.enqueue('s', 'hello')
+  const trouble: unknown[] = []
+  const onTrouble = (error: unknown) => void trouble.push(error)
+  // The server ends a wait for a lock after 1 s, before the deadline of the statement.
+  const mysql = connectMysql(world.mysqlUrl, { poolSize: 1, timeoutMs: 2000, onTrouble })
+  const connection = async () =>
+    (await sql<{ id: number }>`SELECT connection_id() AS id`.execute(mysql.db)).rows[0]?.id
+  const before = await connection()
+  const free = await world.holdRow('s')
+  const stopped = new Ledger(mysql, { onTrouble }).commit('s', (draft) => stop(draft, undefined))
+  await world.lockWait('butler_sessions')
+  await passes(2500)
+  await free()
+  expect(await stopped).toMatchObject({ through: 1 })
+  expect(await connection()).toBe(before)
+  await mysql.close()
+})
