@@ -13,7 +13,7 @@ export default defineConfig(({ mode }) => {
       globalSetup: ['test/support/global-setup.ts'],
       pool: 'forks',
       // Tests start processes of their own (servers, workers), so more files at once would only make them time out.
-      maxWorkers: 2,
+      maxWorkers: 3,
       // As arguments of the test processes rather than NODE_OPTIONS, which every process a test starts would inherit.
       execArgv: ['--unhandled-rejections=strict'],
       testTimeout: slow ? 300_000 : 30_000,

@@ -101,6 +101,7 @@ export class RollCall {
   }
 
   async #lookAtSuspects(): Promise<void> {
+    await this.#lookAtDead()
     if (this.#suspects.size === 0) return
     const { redis, keys, tunables } = this.#stores
     const hearingSince = this.#hearingSince()
@@ -122,6 +123,15 @@ export class RollCall {
       suspect.looks += 1
       const isDead = !beating && suspect.looks >= LOOKS_MIN && now() - suspect.since >= tunables.deadAfterMs
       if (isDead) await this.#bury(processId, suspect)
+    }
+  }
+
+  /** A process that was cut off looks dead and may come back; from then on the verdict is void. */
+  async #lookAtDead(): Promise<void> {
+    for (const processId of this.#dead.keys()) if (!this.isDead(processId)) this.#dead.delete(processId)
+    const { redis, keys } = this.#stores
+    for (const [processId, { subscribed }] of await look(redis.commands, keys, [...this.#dead.keys()])) {
+      if (subscribed) this.#dead.delete(processId)
     }
   }
 
