@@ -8,13 +8,13 @@ import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import { type Connection, createConnection, type RowDataPacket } from 'mysql2/promise'
 import { sleep } from '../src/base/timing.ts'
 import { ensureDatabase, findOrStart, type Server } from '../src/cli/servers.ts'
 import { migrate } from '../src/index.ts'
 import { bareLatencies } from './bare.ts'
+import { compileProcess } from './compiled.ts'
 import type { Asks, ProcessConfig, Run, Told } from './process.ts'
 
 /** Counters since the server started, and what is connected now; our own two questions are not in them. */
@@ -33,6 +33,7 @@ export class Rig {
   readonly mysql: Server
   readonly versions: string
   readonly #observer: { redis: Redis; mysql: Connection }
+  readonly #program: string
   readonly #profileFolder: string | undefined
   readonly #end: () => Promise<void>
   #asked = 0
@@ -41,17 +42,24 @@ export class Rig {
   private constructor(
     servers: { redis: Server; mysql: Server },
     observer: { redis: Redis; mysql: Connection },
-    options: { profileFolder: string | undefined; versions: string; end: () => Promise<void> },
+    options: {
+      program: string
+      profileFolder: string | undefined
+      versions: string
+      end: () => Promise<void>
+    },
   ) {
     this.redis = servers.redis
     this.mysql = servers.mysql
     this.#observer = observer
+    this.#program = options.program
     this.#profileFolder = options.profileFolder
     this.versions = options.versions
     this.#end = options.end
   }
 
   static async open(profileFolder?: string): Promise<Rig> {
+    const program = await compileProcess()
     const folder = await mkdtemp(join(tmpdir(), 'butler-bench-'))
     const log = () => undefined
     const { redis, mysql, stop } = await findOrStart({ folder, env: process.env, install: false, log })
@@ -66,7 +74,7 @@ export class Rig {
     const redisVersion = field(await observer.redis.info('server'), 'redis_version')
     const [[row]] = await observer.mysql.query<RowDataPacket[]>('SELECT VERSION() AS version')
     const versions = `Redis ${redisVersion}, MySQL ${row?.['version']}, Node ${process.versions.node}`
-    return new Rig({ redis, mysql }, observer, { profileFolder, versions, end })
+    return new Rig({ redis, mysql }, observer, { program, profileFolder, versions, end })
   }
 
   /** What the stores alone take at this pace; see `bare.ts`. */
@@ -94,9 +102,8 @@ export class Rig {
     const profile = this.#profileFolder
       ? ['--cpu-prof', `--cpu-prof-dir=${join(this.#profileFolder, `${config.role}-${++this.#spawned}`)}`]
       : []
-    const file = fileURLToPath(new URL('process.ts', import.meta.url))
-    const execArgv = ['--import', 'tsx', '--expose-gc', ...profile]
-    const child = new Child(fork(file, [JSON.stringify(config)], { execArgv }), config.role)
+    const execArgv = ['--enable-source-maps', '--expose-gc', ...profile]
+    const child = new Child(fork(this.#program, [JSON.stringify(config)], { execArgv }), config.role)
     await child.ready
     return child
   }

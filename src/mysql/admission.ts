@@ -7,7 +7,7 @@
  * The upsert guesses that all will be accepted, which is nearly always true; the correction is for the rest.
  * INSERT IGNORE followed by a lock would deadlock, and a key looked up before the lock would miss a committed row.
  */
-import { type CompiledQuery, type Kysely, sql } from 'kysely'
+import { CompiledQuery, type Kysely, type Selectable, sql } from 'kysely'
 import type { ButlerError } from '../base/errors.ts'
 import {
   type Accepted,
@@ -18,9 +18,9 @@ import {
   type KnownMessage,
   type Submission,
 } from '../protocol/intake.ts'
-import { BulkInsert, NOW } from './bulk-insert.ts'
 import type { Decide, Question } from './exchange.ts'
-import type { Database } from './schema.ts'
+import { BulkInsert, marks, NOW } from './hot-text.ts'
+import type { Database, MessagesTable, SessionsTable } from './schema.ts'
 import { isDuplicate } from './trouble.ts'
 
 type Db = Kysely<Database>
@@ -38,7 +38,7 @@ export function admission(db: Db, submissions: readonly Submission[], options: O
   const counts = countBySession(submissions)
   const questions = [
     raise(counts),
-    numbersOf(db, [...counts.keys()]),
+    numbersOf([...counts.keys()]),
     earlierOf(db, submissions, options),
   ] as const
   const decide: Decide<typeof questions, Results> = (_raised, rows, earlier) => {
@@ -63,7 +63,7 @@ export async function admitWithin(
     answer(query ? (await trx.executeQuery(query)).rows : [])
   const counts = countBySession(submissions)
   await ask(raise(counts))
-  const rows = await ask(numbersOf(trx, [...counts.keys()]))
+  const rows = await ask(numbersOf([...counts.keys()]))
   const decide = async (locked: boolean) => {
     const earlier = await ask(earlierOf(trx, submissions, { repeated: false, locked }))
     return admitAll(submissions, { counts, rows, earlier, queueMax })
@@ -120,19 +120,12 @@ const raise = (counts: ReadonlyMap<string, number>): Question<void> => ({
 })
 
 /** A locking read: in the caller's transaction a plain one could show an old snapshot. */
-function numbersOf(db: Db, ids: readonly string[]): Question<Map<string, InboxNumbers>> {
-  const query = db
-    .selectFrom('butler_sessions')
-    .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'purge_seq'])
-    .where('id', 'in', ids)
-    .orderBy('id')
-    .forUpdate()
-  type Row = Awaited<ReturnType<(typeof query)['execute']>>[number]
+function numbersOf(ids: readonly string[]): Question<Map<string, InboxNumbers>> {
   return {
-    query: query.compile(),
+    query: CompiledQuery.raw(`${SELECT_NUMBERS} (${marks(ids)}) order by id for update`, [...ids]),
     answer: (rows) =>
       new Map(
-        (rows as Row[]).map((row) => [
+        (rows as NumbersRow[]).map((row) => [
           row.id,
           {
             inboxSeq: Number(row.inbox_seq),
@@ -146,6 +139,10 @@ function numbersOf(db: Db, ids: readonly string[]): Question<Map<string, InboxNu
   }
 }
 
+const NUMBERS = ['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'purge_seq'] as const
+const SELECT_NUMBERS = `select ${NUMBERS.join(', ')} from butler_sessions where id in`
+type NumbersRow = Pick<Selectable<SessionsTable>, (typeof NUMBERS)[number]>
+
 /** Messages already known under the given keys. A key that nobody else can have (a fresh message id) is not looked up. */
 function earlierOf(
   db: Db,
@@ -156,9 +153,25 @@ function earlierOf(
   for (const { sessionId, key, id } of submissions) {
     if (key !== id || repeated) keys.set(sessionId, (keys.get(sessionId) ?? new Set()).add(key))
   }
+  return {
+    query: keys.size === 0 ? undefined : selectEarlier(db, keys, locked),
+    answer: (rows) =>
+      new Map(
+        (rows as KnownRow[]).map(({ session_id: sessionId, idempotency_key: key, seq, id, fingerprint }) => [
+          keyOf(sessionId, key),
+          { sessionId, seq: Number(seq), id, fingerprint },
+        ]),
+      ),
+  }
+}
+
+const KNOWN = ['session_id', 'idempotency_key', 'seq', 'id', 'fingerprint'] as const
+type KnownRow = Pick<Selectable<MessagesTable>, (typeof KNOWN)[number]>
+
+function selectEarlier(db: Db, keys: ReadonlyMap<string, Set<string>>, locked: boolean): CompiledQuery {
   const query = db
     .selectFrom('butler_messages')
-    .select(['session_id', 'idempotency_key', 'seq', 'id', 'fingerprint'])
+    .select(KNOWN)
     // One range per session: a list of pairs makes MariaDB scan the index.
     .where((eb) =>
       eb.or(
@@ -167,18 +180,7 @@ function earlierOf(
         ),
       ),
     )
-  type Row = Awaited<ReturnType<(typeof query)['execute']>>[number]
-  const compiled = () => (locked ? query.modifyEnd(sql`lock in share mode`) : query).compile()
-  return {
-    query: keys.size === 0 ? undefined : compiled(),
-    answer: (rows) =>
-      new Map(
-        (rows as Row[]).map(({ session_id: sessionId, idempotency_key: key, seq, id, fingerprint }) => [
-          keyOf(sessionId, key),
-          { sessionId, seq: Number(seq), id, fingerprint },
-        ]),
-      ),
-  }
+  return (locked ? query.modifyEnd(sql`lock in share mode`) : query).compile()
 }
 
 const insertMessages = new BulkInsert('butler_messages', {

@@ -2,39 +2,38 @@
  * Between session rows and drafts: locks and reads the rows of a batch, and writes what the rules changed: entries,
  * statuses and the rows' numbers, each kind in one statement for the whole batch.
  */
-import { type CompiledQuery, type Kysely, type Selectable, sql } from 'kysely'
+import { CompiledQuery, type Kysely, type Selectable } from 'kysely'
 import type { Draft } from '../protocol/draft.ts'
 import type { SessionRow } from '../protocol/session-row.ts'
-import { BulkInsert, NOW } from './bulk-insert.ts'
+import { BulkInsert, marks, NOW } from './hot-text.ts'
 import type { Question } from './exchange.ts'
 import type { Database, SessionsTable } from './schema.ts'
 
 /**
  * Locks rows in id order, so that no two batches wait for each other. `skipLocked`: leaves out what somebody else holds.
  */
-export function lockRows(
-  db: Kysely<Database>,
-  ids: readonly string[],
-  skipLocked: boolean,
-): Question<Map<string, SessionRow>> {
-  const query = db
-    .selectFrom('butler_sessions')
-    .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'owner', 'epoch'])
-    .select(['starts', 'failures', 'handovers', 'crashes', 'entry_seq', 'purge_seq'])
-    .select(sql<number | null>`timestampdiff(microsecond, utc_timestamp(3), retry_at)`.as('retry_in'))
-    .where('id', 'in', ids)
-    .orderBy('id')
-    .forUpdate()
-  type Row = Awaited<ReturnType<(typeof query)['execute']>>[number]
+export function lockRows(ids: readonly string[], skipLocked: boolean): Question<Map<string, SessionRow>> {
   return {
-    query: (skipLocked ? query.skipLocked() : query).compile(),
-    answer: (rows) => new Map((rows as Row[]).map((row) => [row.id, toSessionRow(row)])),
+    query: CompiledQuery.raw(
+      `${SELECT_ROWS} (${marks(ids)}) order by id for update${skipLocked ? ' skip locked' : ''}`,
+      [...ids],
+    ),
+    answer: (rows) => new Map((rows as LockedRow[]).map((row) => [row.id, toSessionRow(row)])),
   }
 }
 
-function toSessionRow(
-  row: Omit<Selectable<SessionsTable>, 'retry_at' | 'waiting_since' | NotRead> & { retry_in: number | null },
-): SessionRow {
+const COLUMNS = [
+  ...(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'owner', 'epoch'] as const),
+  ...(['starts', 'failures', 'handovers', 'crashes', 'entry_seq', 'purge_seq'] as const),
+]
+
+const SELECT_ROWS =
+  `select ${COLUMNS.join(', ')}, timestampdiff(microsecond, utc_timestamp(3), retry_at) as retry_in ` +
+  'from butler_sessions where id in'
+
+type LockedRow = Pick<Selectable<SessionsTable>, (typeof COLUMNS)[number]> & { retry_in: number | null }
+
+function toSessionRow(row: LockedRow): SessionRow {
   return {
     id: row.id,
     inboxSeq: Number(row.inbox_seq),
@@ -52,8 +51,6 @@ function toSessionRow(
     purgeSeq: Number(row.purge_seq),
   }
 }
-
-type NotRead = 'running_by' | 'purge_entry_seq' | 'deleted_at' | 'created_at' | 'updated_at'
 
 const insertEntries = new BulkInsert('butler_entries', {
   session_id: '?',

@@ -148,12 +148,9 @@ export class Ledger {
     const after = new Set(wanting(({ head }) => head === 'after'))
     const headed = new Set(wanting(({ head }) => head !== undefined))
     const questions = [
-      lockRows(db, ids, !waitForLocks),
-      headsOf(db, [...headed], [...after]),
-      openCallsOf(
-        db,
-        wanting(({ openCalls }) => openCalls === true),
-      ),
+      lockRows(ids, !waitForLocks),
+      headsOf([...headed], [...after]),
+      openCallsOf(wanting(({ openCalls }) => openCalls === true)),
     ] as const
     const decide: Decide<typeof questions, void> = (rows, heads, calls) => {
       const read = ({ id, doneSeq }: SessionRow) => ({

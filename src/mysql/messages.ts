@@ -1,7 +1,8 @@
 /** Reads of accepted messages, and of the tool calls a running turn left open. */
-import { type Kysely, sql } from 'kysely'
+import { CompiledQuery, type Kysely, sql } from 'kysely'
 import { ENTRY, type Message, type MessageSource, type MessageStatus } from '../protocol/session-row.ts'
 import type { Question } from './exchange.ts'
+import { marks } from './hot-text.ts'
 import type { Database } from './schema.ts'
 
 type Db = Kysely<Database>
@@ -46,46 +47,33 @@ function toMessage(row: Row): Message {
  * the running one is done. For sessions whose rows the transaction has locked.
  */
 export function headsOf(
-  db: Db,
   sessionIds: readonly string[],
   after: readonly string[],
 ): Question<Map<string, Message>> {
-  const step =
-    after.length === 0
-      ? sql<number>`1`
-      : sql<number>`case when s.id in (${sql.join(after)}) then 2 else 1 end`
-  const query = db
-    .selectFrom('butler_sessions as s')
-    .innerJoin('butler_messages as m', (join) =>
-      join.onRef('m.session_id', '=', 's.id').on('m.seq', '=', sql<number>`s.done_seq + ${step}`),
-    )
-    .select('m.session_id')
-    .select(COLUMNS)
-    .where('s.id', 'in', sessionIds)
+  const step = after.length === 0 ? '1' : `case when s.id in (${marks(after)}) then 2 else 1 end`
   return {
-    query: sessionIds.length === 0 ? undefined : query.compile(),
+    query: asked(
+      sessionIds,
+      `select m.session_id, ${COLUMNS.join(', ')} from butler_sessions s ` +
+        `join butler_messages m on m.session_id = s.id and m.seq = s.done_seq + ${step} ` +
+        `where s.id in (${marks(sessionIds)})`,
+      [...after, ...sessionIds],
+    ),
     answer: (rows) =>
       new Map((rows as (Row & { session_id: string })[]).map((row) => [row.session_id, toMessage(row)])),
   }
 }
 
 /** Call ids that the running attempt of each session opened and did not close. */
-export function openCallsOf(db: Db, sessionIds: readonly string[]): Question<Map<string, string[]>> {
-  const query = db
-    .selectFrom('butler_sessions as s')
-    .innerJoin('butler_entries as e', (join) =>
-      join
-        .onRef('e.session_id', '=', 's.id')
-        .onRef('e.seq', '=', 's.running_seq')
-        .onRef('e.attempt', '=', 's.starts'),
-    )
-    .select(['e.session_id', 'e.type', 'e.call_id'])
-    .where('s.id', 'in', sessionIds)
-    .where('e.call_id', 'is not', null)
-    .orderBy('e.session_id')
-    .orderBy('e.entry_seq')
+export function openCallsOf(sessionIds: readonly string[]): Question<Map<string, string[]>> {
   return {
-    query: sessionIds.length === 0 ? undefined : query.compile(),
+    query: asked(
+      sessionIds,
+      'select e.session_id, e.type, e.call_id from butler_sessions s join butler_entries e ' +
+        'on e.session_id = s.id and e.seq = s.running_seq and e.attempt = s.starts ' +
+        `where s.id in (${marks(sessionIds)}) and e.call_id is not null order by e.session_id, e.entry_seq`,
+      sessionIds,
+    ),
     answer: (rows) => {
       const open = new Map<string, Set<string>>()
       for (const { session_id: id, type, call_id: callId } of rows as Record<string, string>[]) {
@@ -99,6 +87,10 @@ export function openCallsOf(db: Db, sessionIds: readonly string[]): Question<Map
     },
   }
 }
+
+/** Nobody to ask about: no statement. */
+const asked = (sessionIds: readonly string[], text: string, values: readonly unknown[]) =>
+  sessionIds.length === 0 ? undefined : CompiledQuery.raw(text, [...values])
 
 /** Messages without a final state, in order. */
 export async function readQueue(

@@ -101,24 +101,14 @@ export const pushMany = (
     })),
   )
 
-/** A key of another type is deleted and reported: left alone, it would fail every step of the session. */
-const DROP_FOREIGN = `
-  local function dropForeign(key)
-    local kind = redis.call('TYPE', key).ok
-    if kind == 'list' or kind == 'none' then return 0 end
-    return redis.call('DEL', key)
-  end
-  local foreign = dropForeign(queue) + dropForeign(processing)
-`
-
 const OWNER_ONLY = `
   local value = redis.pcall('GET', lock)
   if value ~= token then return {'lost', 0, type(value) == 'string' and value or ''} end
 `
 
 /**
- * `lost`: the lock's value is not the busy token but `holder` (empty when there is none). `foreign`: a list
- * key held something that is not a list; it was deleted.
+ * `lost`: the lock's value is not the busy token but `holder` (empty when there is none). `foreign`: a key of ours held
+ * something that is not a list; it was deleted, for left alone it would fail every step of the session.
  */
 export type Advanced =
   | { outcome: 'taken'; reference: string; foreign: boolean }
@@ -130,9 +120,16 @@ const advanceScript = script({
   args: ['token', 'more', 'idleMs', 'keepSeconds'],
   lua: `
     ${OWNER_ONLY}
-    ${DROP_FOREIGN}
-    redis.call('DEL', processing)
-    local taken = redis.call('LMOVE', queue, processing, 'RIGHT', 'LEFT')
+    local foreign = 0
+    local function unlessForeign(key, reply)
+      local refusal = type(reply) == 'table' and reply.err
+      if not refusal then return reply end
+      if not string.find(refusal, 'WRONGTYPE', 1, true) then error(reply) end
+      foreign = foreign + redis.call('DEL', key)
+      return false
+    end
+    unlessForeign(processing, redis.pcall('LTRIM', processing, 1, 0))
+    local taken = unlessForeign(queue, redis.pcall('LMOVE', queue, processing, 'RIGHT', 'LEFT'))
     if taken then
       redis.call('EXPIRE', processing, keepSeconds)
       return {'taken', foreign, string.sub(taken, 1, ${REFERENCE_MAX})}
@@ -182,7 +179,12 @@ const recoverScript = script({
   args: ['token', 'keepSeconds'],
   lua: `
     ${OWNER_ONLY}
-    ${DROP_FOREIGN}
+    local function dropForeign(key)
+      local kind = redis.call('TYPE', key).ok
+      if kind == 'list' or kind == 'none' then return 0 end
+      return redis.call('DEL', key)
+    end
+    local foreign = dropForeign(queue) + dropForeign(processing)
     local count = 0
     while redis.call('LMOVE', processing, queue, 'LEFT', 'RIGHT') do count = count + 1 end
     if count > 0 then redis.call('EXPIRE', queue, keepSeconds) end

@@ -1,6 +1,6 @@
 /**
- * An INSERT of many rows, for the few statements that run for every message. The text is put together once per call
- * instead of being built value by value, which costs the process more than everything else it does for a message.
+ * Statements as text, for the few that run for every message: building them with Kysely, node by node and value by
+ * value, costs the process more than everything else it does for a message.
  */
 import { CompiledQuery } from 'kysely'
 import type { Database } from './schema.ts'
@@ -10,6 +10,10 @@ export type Columns = Readonly<Record<string, string>>
 
 export const NOW = 'utc_timestamp(3)'
 
+/** As many placeholders as there are values. */
+export const marks = (values: readonly unknown[]): string => Array<string>(values.length).fill('?').join(', ')
+
+/** An INSERT of many rows. */
 export class BulkInsert {
   readonly #head: string
   readonly #row: string
