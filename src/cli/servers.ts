@@ -5,7 +5,6 @@
  * What was found is used as it is and never ended; what was started here is ended by `stop`, and nothing else is.
  */
 import { existsSync } from 'node:fs'
-import { rm, writeFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { fromEnvironment } from './environment.ts'
 import { findBinary, run, startMysql, startRedis, type Kind, type Server } from './private-servers.ts'
@@ -18,7 +17,6 @@ type Env = NodeJS.ProcessEnv
 type Log = (line: string) => void
 
 const KINDS = ['redis', 'mysql'] as const
-const URL_VARIABLES = { redis: 'BUTLER_REDIS_URL', mysql: 'BUTLER_MYSQL_URL' }
 const DEBIAN_PACKAGES = { redis: 'redis-server', mysql: 'mariadb-server' }
 const COMPOSE_FILE = fileURLToPath(new URL('../../docker-compose.yml', import.meta.url))
 
@@ -115,28 +113,34 @@ async function findCompose(env: Env): Promise<((...args: string[]) => Promise<st
   return undefined
 }
 
-const POLICY = '/usr/sbin/policy-rc.d'
-
 /**
- * On Debian as root; false elsewhere. Private servers only need the programs, so the packages are kept from starting
- * services.
+ * Private servers only need the programs, so the packages are kept from starting services. A shell does it, because it
+ * outlives us: a policy left behind by whoever was interrupted would forbid the machine every service from then on.
+ * A fresh machine may be busy with upgrades of its own, hence the waiting for the lock.
  */
+const INSTALL = `
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+  trap 'rm -f $policy' EXIT
+  trap 'exit 130' HUP INT TERM
+  printf '#!/bin/sh\\nexit 101\\n' > $policy && chmod 755 $policy
+fi
+apt-get update
+apt-get -o DPkg::Lock::Timeout=300 install "$@"
+`
+
+/** On Debian as root; false elsewhere. */
 export async function installPackages(kinds: Kind[], env: Env, log: Log): Promise<boolean> {
   if (!existsSync('/etc/debian_version') || process.getuid?.() !== 0) return false
-  const keepStopped = !existsSync(POLICY)
-  if (keepStopped) await writeFile(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 })
-  try {
-    for (const args of [['update'], ['install', ...aptArguments(kinds)]]) {
-      log(`running: apt-get ${args.join(' ')}`)
-      await run('apt-get', args, {
-        env: { ...env, DEBIAN_FRONTEND: 'noninteractive' },
-        maxBuffer: 64 * 1024 ** 2,
-      })
-    }
-    return true
-  } finally {
-    if (keepStopped) await rm(POLICY, { force: true })
-  }
+  const args = aptArguments(kinds)
+  log(`running: apt-get update; apt-get install ${args.join(' ')}`)
+  await run('/bin/sh', ['-c', INSTALL, 'sh', ...args], {
+    env: { ...env, DEBIAN_FRONTEND: 'noninteractive' },
+    maxBuffer: 64 * 1024 ** 2,
+  }).catch(({ stderr }: { stderr: string }) => {
+    throw new Error(`apt-get failed:\n${stderr}\n${advice(kinds, env)}`)
+  })
+  return true
 }
 
 const aptArguments = (kinds: Kind[]): string[] => [
@@ -145,10 +149,11 @@ const aptArguments = (kinds: Kind[]): string[] => [
   ...kinds.map((kind) => DEBIAN_PACKAGES[kind]),
 ]
 
-function advice(kinds: Kind[], env: Env): string {
+/** How to get what is missing. */
+export function advice(kinds: Kind[], env: Env): string {
   const broken = [env.BUTLER_REDIS_BIN, env.BUTLER_MYSQLD_BIN].filter((path) => path)
   const urls = { redis: 'redis://127.0.0.1:6379', mysql: 'mysql://root@127.0.0.1:3306/butler' }
-  const exports = kinds.map((kind) => `export ${URL_VARIABLES[kind]}=${urls[kind]}`)
+  const exports = kinds.map((kind) => `export ${kind.toUpperCase()}_URL=${urls[kind]}`)
   return [
     `No ${kinds.map((kind) => (kind === 'redis' ? 'Redis' : 'MySQL or MariaDB')).join(' and no ')} was found.`,
     ...(broken.length > 0 ? [`(BUTLER_REDIS_BIN and BUTLER_MYSQLD_BIN name: ${broken.join(', ')})`] : []),

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { findBinary, type Kind } from '../../src/cli/private-servers.ts'
-import { installPackages, startMysql, startRedis } from '../../src/cli/servers.ts'
+import { advice, installPackages, startMysql, startRedis } from '../../src/cli/servers.ts'
 
 interface Running {
   url: string
@@ -58,12 +58,17 @@ export default async function setup({ provide }: TestProject): Promise<() => Pro
   }
 }
 
-/** What neither the environment nor this machine has, and a package can bring. */
+/** What neither the environment nor this machine has: a package can bring it, or containers can stand in. */
 async function installMissing(): Promise<void> {
   const { REDIS_URL, MYSQL_URL } = process.env
   const missing = [...(REDIS_URL ? [] : ['redis' as const]), ...(MYSQL_URL ? [] : ['mysql' as const])]
   const kinds = missing.filter((kind) => !findBinary(kind))
-  if (kinds.length > 0) await installPackages(kinds, process.env, (line) => process.stderr.write(`${line}\n`))
+  const log = (line: string) => void process.stderr.write(`${line}\n`)
+  if (kinds.length === 0 || (await installPackages(kinds, process.env, log))) return
+  const { getContainerRuntimeClient } = await import('testcontainers')
+  await getContainerRuntimeClient().catch(() => {
+    throw new Error(advice(kinds, process.env))
+  })
 }
 
 async function redisContainer(): Promise<Running> {
