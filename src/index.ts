@@ -42,7 +42,7 @@ export type {
   SendResult,
   StopReceipt,
   TranscriptPage,
-} from './session/client.ts'
+} from './session/answers.ts'
 export { type Check, diagnose, type Diagnosis } from './session/diagnosis.ts'
 export type { Entry, EntryInput } from './session/entry.ts'
 export type { SessionView } from './session/inspection.ts'

@@ -59,9 +59,9 @@ test('each layer imports only what lies below it', () => {
 const CEILING = 250
 /** Longer files, how long they may be, and why. Take one out when it has become shorter. */
 const LONGER: Record<string, readonly [lines: number, why: string]> = {
-  'src/session/client.ts': [380, 'the public API of producers: half of it is what its users read'],
+  'src/session/client.ts': [300, 'the public API of producers: half of it is what its users read'],
   'src/session/worker.ts': [
-    350,
+    300,
     'wires all parts of a process in one place, in the order they start and end',
   ],
   'src/session/butler.ts': [280, 'one state machine, drawn at its top'],

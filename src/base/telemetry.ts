@@ -6,9 +6,12 @@
  */
 import { isNativeError } from 'node:util/types'
 import pino from 'pino'
-import { UnavailableError } from './errors.ts'
+import { checkOptions, oneOf } from './arguments.ts'
+import { closest } from './closest.ts'
+import { InvalidInputError, UnavailableError } from './errors.ts'
 import { CATALOGUE } from './events.ts'
 import type { EventName, Events, Level } from './events.ts'
+import { show } from './ids.ts'
 import { now } from './timing.ts'
 
 /** What is needed of a logger; pino's fits, as do its children. */
@@ -16,6 +19,7 @@ export type Logger = Pick<pino.Logger, Level | 'isLevelEnabled'>
 
 export type Listener<Name extends EventName> = (fields: Events[Name]) => unknown
 
+const LEVELS = ['error', 'warn', 'info', 'debug'] as const satisfies Level[]
 /** Longest text of a field in a log line; a stack may be longer. Listeners get fields whole. */
 const TEXT_MAX = 500
 const STACK_MAX = 4_000
@@ -34,10 +38,24 @@ const REPEAT_MS = 1000
  * the last lines of a process that exits are not lost. Default level `info`; `silent` writes nothing.
  */
 export function createLogger(options: { level?: Level | 'silent' } = {}): pino.Logger {
+  checkOptions(options, ['level'])
+  const level = oneOf('level', options.level ?? 'info', [...LEVELS, 'silent'] as const)
   const destination = pino.destination({ dest: 2, sync: true })
   // A standard error that is closed is no reason to crash; there is nobody left to tell.
   destination.on('error', () => {})
-  return pino({ level: options.level ?? 'info' }, destination)
+  return pino({ level }, destination)
+}
+
+/** Found at once, rather than by the first line that cannot be written and is lost. */
+export function checkLogger(logger: unknown): void {
+  if (logger === undefined || logger === false) return
+  const methods = Object(logger) as Partial<Record<string, unknown>>
+  const missing = [...LEVELS, 'isLevelEnabled'].find((name) => typeof methods[name] !== 'function')
+  if (missing === undefined) return
+  throw new InvalidInputError(
+    'INVALID_OPTIONS',
+    `logger has no ${missing}(): give a pino logger, or false for none.`,
+  )
 }
 
 export class Telemetry {
@@ -66,6 +84,10 @@ export class Telemetry {
 
   /** Calls `listener` with the fields of every `event` from now on; returns what ends that. */
   on<Name extends EventName>(event: Name, listener: Listener<Name>): () => void {
+    if (!Object.hasOwn(CATALOGUE, event)) throw noSuchEvent(event)
+    if (typeof listener !== 'function') {
+      throw new InvalidInputError('INVALID_ARGUMENT', `A listener is a function, not ${show(listener)}.`)
+    }
     const listeners = this.#listeners.get(event) ?? new Set()
     this.#listeners.set(event, listeners)
     // Each registration is its own, even of the same function twice.
@@ -109,6 +131,12 @@ export class Telemetry {
       // The log itself is broken: there is no place left to say so.
     }
   }
+}
+
+function noSuchEvent(name: unknown): InvalidInputError {
+  const meant = typeof name === 'string' ? closest(name, Object.keys(CATALOGUE)) : undefined
+  const advice = meant ? `did you mean ${meant}?` : 'the type EventName lists them.'
+  return new InvalidInputError('INVALID_OPTIONS', `There is no event ${show(name)}: ${advice}`)
 }
 
 function loggable(fields: object, withStack: boolean): Record<string, unknown> {

@@ -10,6 +10,8 @@ import type { Command } from 'commander'
 import { migrate } from '../index.ts'
 import { wholeNumber } from './arguments.ts'
 import { EXIT, UsageError } from './exits.ts'
+import { fromEnvironment } from './environment.ts'
+import { lockFolder } from './folder-lock.ts'
 import { loadHandlers } from './handler-module.ts'
 import { print, say } from './output.ts'
 import { ensureDatabase, findOrStart } from './servers.ts'
@@ -43,8 +45,12 @@ async function dev(file: string | undefined, flags: DevFlags): Promise<void> {
   const env = { ...process.env }
   if (flags.redis !== undefined) env.BUTLER_REDIS_URL = flags.redis
   if (flags.mysql !== undefined) env.BUTLER_MYSQL_URL = flags.mysql
-  const interrupted = new Promise<void>((done) => onSignal(() => done()))
   const folder = resolve(flags.data)
+  // Two that share their servers would end them for each other; who brings servers along may run as many as he likes.
+  const startsServers = !fromEnvironment('redis', env) || !fromEnvironment('mysql', env)
+  const unlock = startsServers ? lockFolder(folder) : () => undefined
+  process.once('exit', unlock)
+  const interrupted = new Promise<void>((done) => onSignal(() => done()))
   const servers = await findOrStart({ folder, env, install: flags.install === true, log: say })
   const workers: ChildProcess[] = []
   try {

@@ -33,71 +33,48 @@ export async function prune(db: Db, ages: RetentionAges, signal?: AbortSignal): 
   const go = async (what: keyof Pruned, bite: () => Promise<number>) => {
     for (let removed = BITE_ROWS; removed > 0 && !signal?.aborted;) pruned[what] += removed = await bite()
   }
-  if (ages.messagesMs !== undefined) {
-    const ms = ages.messagesMs
-    await go('messages', () => pruneMessages(db, ms))
-  }
-  if (ages.entriesMs !== undefined) {
-    const ms = ages.entriesMs
-    await go('entries', () => pruneEntries(db, ms))
-  }
-  if (ages.deletedMs !== undefined) {
-    for (const { id, seq, entrySeq } of await readDeleted(db, ages.deletedMs)) {
-      await go('messages', () => bite(db, 'butler_messages', id, 'seq', seq))
-      await go('entries', () => bite(db, 'butler_entries', id, 'entry_seq', entrySeq))
+  const { messagesMs, entriesMs, deletedMs } = ages
+  if (messagesMs !== undefined) await go('messages', () => pruneOld(db, 'messages', messagesMs))
+  if (entriesMs !== undefined) await go('entries', () => pruneOld(db, 'entries', entriesMs))
+  if (deletedMs !== undefined) {
+    for (const { id, messages, entries } of await readDeleted(db, deletedMs)) {
+      await go('messages', () => pruneDeleted(db, 'messages', id, messages))
+      await go('entries', () => pruneDeleted(db, 'entries', id, entries))
       // Done: what marks the session as deleted from now on is that it has no message beyond `purge_seq`.
-      if (!signal?.aborted) await forgetDeletion(db, id, seq)
+      if (!signal?.aborted) await forgetDeletion(db, id, messages)
     }
   }
   return pruned
 }
 
+/** What is pruned, and what numbers its rows within a session. */
+const TABLES = {
+  messages: { table: 'butler_messages', number: 'seq' },
+  entries: { table: 'butler_entries', number: 'entry_seq' },
+} as const
+
 /** Reads a page of keys first: a DELETE with a join and a limit exists in neither database. */
-async function pruneMessages(db: Db, ms: number): Promise<number> {
-  const keys = await db
-    .selectFrom('butler_messages as m')
-    .innerJoin('butler_sessions as s', 's.id', 'm.session_id')
-    .select(['m.session_id', 'm.seq'])
-    .where('m.created_at', '<', ago(ms))
-    .whereRef('m.seq', '<=', 's.done_seq')
-    .orderBy('m.created_at')
-    .limit(BITE_ROWS)
-    .execute()
+async function pruneOld(db: Db, what: keyof Pruned, ms: number): Promise<number> {
+  const { table, number } = TABLES[what]
+  const { rows } = await sql<{ id: string; n: number }>`
+    select t.session_id as id, ${sql.ref(`t.${number}`)} as n
+    from ${sql.table(table)} t join butler_sessions s on s.id = t.session_id
+    where t.created_at < ${ago(ms)} and t.seq <= s.done_seq
+    order by t.created_at limit ${BITE_ROWS}`.execute(db)
   let removed = 0
-  for (const [id, seqs] of bySession(keys.map((key) => [key.session_id, Number(key.seq)]))) {
+  for (const [id, numbers] of bySession(rows.map((row) => [row.id, Number(row.n)]))) {
     const result = await db
-      .deleteFrom('butler_messages')
+      .deleteFrom(table)
       .where('session_id', '=', id)
-      .where('seq', 'in', seqs)
+      .where(sql<number>`${sql.ref(number)}`, 'in', numbers)
       .executeTakeFirst()
     removed += Number(result.numDeletedRows)
   }
   return removed
 }
 
-async function pruneEntries(db: Db, ms: number): Promise<number> {
-  const keys = await db
-    .selectFrom('butler_entries as e')
-    .innerJoin('butler_sessions as s', 's.id', 'e.session_id')
-    .select(['e.session_id', 'e.entry_seq'])
-    .where('e.created_at', '<', ago(ms))
-    .whereRef('e.seq', '<=', 's.done_seq')
-    .orderBy('e.created_at')
-    .limit(BITE_ROWS)
-    .execute()
-  let removed = 0
-  for (const [id, numbers] of bySession(keys.map((key) => [key.session_id, Number(key.entry_seq)]))) {
-    const result = await db
-      .deleteFrom('butler_entries')
-      .where('session_id', '=', id)
-      .where('entry_seq', 'in', numbers)
-      .executeTakeFirst()
-    removed += Number(result.numDeletedRows)
-  }
-  return removed
-}
-
-async function readDeleted(db: Db, ms: number): Promise<{ id: string; seq: number; entrySeq: number }[]> {
+/** Deleted sessions, with the last number of each kind of row that goes. */
+async function readDeleted(db: Db, ms: number): Promise<({ id: string } & Pruned)[]> {
   const rows = await db
     .selectFrom('butler_sessions')
     .select(['id', 'purge_seq', 'purge_entry_seq'])
@@ -105,9 +82,20 @@ async function readDeleted(db: Db, ms: number): Promise<{ id: string; seq: numbe
     .execute()
   return rows.map((row) => ({
     id: row.id,
-    seq: Number(row.purge_seq),
-    entrySeq: Number(row.purge_entry_seq),
+    messages: Number(row.purge_seq),
+    entries: Number(row.purge_entry_seq),
   }))
+}
+
+async function pruneDeleted(db: Db, what: keyof Pruned, id: string, through: number): Promise<number> {
+  const { table, number } = TABLES[what]
+  const result = await db
+    .deleteFrom(table)
+    .where('session_id', '=', id)
+    .where(sql<boolean>`${sql.ref(number)} <= ${through}`)
+    .limit(BITE_ROWS)
+    .executeTakeFirst()
+  return Number(result.numDeletedRows)
 }
 
 async function forgetDeletion(db: Db, id: string, seq: number): Promise<void> {
@@ -117,22 +105,6 @@ async function forgetDeletion(db: Db, id: string, seq: number): Promise<void> {
     .where('id', '=', id)
     .where('purge_seq', '=', seq)
     .execute()
-}
-
-async function bite(
-  db: Db,
-  table: 'butler_messages' | 'butler_entries',
-  id: string,
-  column: 'seq' | 'entry_seq',
-  through: number,
-): Promise<number> {
-  const result = await db
-    .deleteFrom(table)
-    .where('session_id', '=', id)
-    .where(sql<boolean>`${sql.ref(column)} <= ${through}`)
-    .limit(BITE_ROWS)
-    .executeTakeFirst()
-  return Number(result.numDeletedRows)
 }
 
 function bySession(keys: readonly (readonly [string, number])[]): Map<string, number[]> {

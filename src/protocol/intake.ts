@@ -5,6 +5,7 @@
 import { RefusedError } from '../base/errors.ts'
 import type { Draft } from './draft.ts'
 import type { MessageSource, SessionRow } from './session-row.ts'
+import { passOver } from './turn-rules.ts'
 
 /** What to do when a turn runs or messages wait: queue up behind them, stop them, or refuse. */
 export type WhenBusy = 'enqueue' | 'interrupt' | 'reject'
@@ -165,12 +166,16 @@ export function stop(draft: Draft, through: number | undefined): Stopped | undef
   }
 }
 
-/** Takes a waiting message back. A message that has ever started can only be stopped. */
+/**
+ * Takes a waiting message back; the next one at once, later ones when their turn has come. A message that has ever
+ * started can only be stopped.
+ */
 export function withdraw(draft: Draft, seq: number): 'withdrawn' | 'started' | 'done' | 'missing' {
   const { row } = draft
   if (seq > row.inboxSeq || seq <= row.purgeSeq) return 'missing'
   if (seq <= row.doneSeq) return 'done'
   if (seq === row.doneSeq + 1 && row.starts > 0) return 'started'
   draft.mark(seq, 'withdrawn')
+  if (seq === row.doneSeq + 1 && row.runningSeq === null) passOver(draft, 'withdrawn')
   return 'withdrawn'
 }

@@ -181,12 +181,18 @@ function complete(draft: Draft, seq: number): void {
 }
 
 function skip(draft: Draft, seq: number, as: 'stopped' | 'withdrawn' | 'missing'): Started {
-  const { head } = draft
-  if (head && draft.row.starts === 0) addMessage(draft, head)
-  if (as === 'stopped') draft.mark(seq, 'stopped')
+  if (as === 'stopped') draft.mark(seq, as)
+  passOver(draft, as)
+  return { outcome: 'skipped', seq, as, epoch: draft.row.epoch }
+}
+
+/** The next message has its final state without running. */
+export function passOver(draft: Draft, as: 'stopped' | 'withdrawn' | 'missing'): void {
+  const { head, row } = draft
+  const seq = row.doneSeq + 1
+  if (head && row.starts === 0) addMessage(draft, head)
   endTurn(draft, seq, { outcome: as, openCalls: [] })
   complete(draft, seq)
-  return { outcome: 'skipped', seq, as, epoch: draft.row.epoch }
 }
 
 function giveUp(draft: Draft, seq: number, why: string): Started {

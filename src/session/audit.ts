@@ -1,9 +1,9 @@
 /** Reads for whoever checks or measures a fleet from outside, such as `replay`. Apart from the client, which producers use. */
+import { checkRange } from '../base/arguments.ts'
 import { checkSessionId } from '../base/ids.ts'
 import { connectMysql, type MysqlSource } from '../mysql/connect.ts'
 import { type MessageTimes, readMessageTimes } from '../mysql/message-times.ts'
 import { toUnavailable } from '../mysql/trouble.ts'
-import { whole } from './submission.ts'
 
 export interface Audit {
   /**
@@ -19,10 +19,10 @@ export interface Audit {
 export function openAudit(source: MysqlSource): Audit {
   const mysql = connectMysql(source, { poolSize: 4, timeoutMs: 30_000 })
   return {
-    times: async (sessionId, { after = 0, limit = 1000 } = {}) => {
-      const page = { after: whole('after', after, 0), limit: whole('limit', limit, 1, 1000) }
+    times: async (sessionId, options = {}) => {
+      const range = checkRange(options, 1000)
       try {
-        return await readMessageTimes(mysql.db, checkSessionId(sessionId), page)
+        return await readMessageTimes(mysql.db, checkSessionId(sessionId), range)
       } catch (error) {
         throw toUnavailable(error)
       }

@@ -2,92 +2,53 @@
  * What producers and readers use: send, look, take back, stop. It needs no worker to be alive, and no Redis either:
  * a message is accepted when MySQL has committed it. Only checks and wires.
  */
-import type { Transaction } from 'kysely'
-import { type ButlerError, ClosedError, NotFoundError, RefusedError } from '../base/errors.ts'
+import {
+  checkList,
+  checkOptions,
+  checkRange,
+  checkSignal,
+  checkTransaction,
+  oneOf,
+  whole,
+} from '../base/arguments.ts'
+import { ClosedError, NotFoundError, RefusedError } from '../base/errors.ts'
 import { checkSessionId } from '../base/ids.ts'
-import { type Json, parse } from '../base/payload.ts'
+import { parse } from '../base/payload.ts'
 import { deadline } from '../base/timing.ts'
-import type { Rule } from '../mysql/ledger.ts'
+import type { CommitOptions, Rule } from '../mysql/ledger.ts'
 import { readMessage, readQueue } from '../mysql/messages.ts'
 import { prune, type Pruned, type RetentionAges } from '../mysql/retention.ts'
-import type { Database } from '../mysql/schema.ts'
 import { eraseSession, readSession, readSessions, type SessionSummary } from '../mysql/sessions.ts'
 import { readEntries } from '../mysql/transcript.ts'
 import { toUnavailable } from '../mysql/trouble.ts'
 import { type Accepted, stop, type Submission, withdraw } from '../protocol/intake.ts'
-import type { MessageSource } from '../protocol/session-row.ts'
-import { formatReference } from '../redis/queue.ts'
-import { type Entry, toEntry } from './entry.ts'
+import type {
+  AcceptedInTransaction,
+  CallersTransaction,
+  QueuedMessage,
+  SendItem,
+  SendResult,
+  StopReceipt,
+  TranscriptPage,
+} from './answers.ts'
+import { toEntry } from './entry.ts'
 import { inspect, type SessionView } from './inspection.ts'
 import { Notifier } from './notifier.ts'
+import { only, Sender } from './sender.ts'
 import { type Connections, openStores, type Stores } from './stores.ts'
-import {
-  checkOptions,
-  checkTransaction,
-  type MessageInput,
-  oneOf,
-  SEND_OPTIONS,
-  type SendOptions,
-  toSubmission,
-  whole,
-} from './submission.ts'
-
-/** A Kysely transaction of the caller's, on the database that holds the butler_ tables. */
-export interface CallersTransaction {
-  readonly isTransaction: boolean
-  /** Present on every Kysely; its type differs between versions of Kysely, so it is not named here. */
-  withoutPlugins(): unknown
-}
-
-/** A message accepted within the caller's transaction. */
-export interface AcceptedInTransaction extends Accepted {
-  /** Call it after the commit; forgetting it costs one sweep (5 s). Never rejects. */
-  notify(): Promise<void>
-}
-
-/** One of several messages. */
-export interface SendItem extends SendOptions {
-  readonly sessionId: string
-  readonly message: MessageInput
-}
-
-/** What became of one of several messages; `error` says why it was refused, the others are not affected. */
-export type SendResult =
-  ({ readonly ok: true } & Accepted) | { readonly ok: false; readonly error: ButlerError }
-
-export interface QueuedMessage {
-  readonly seq: number
-  readonly id: string
-  readonly kind: string
-  readonly source: MessageSource
-  readonly payload: Json
-  readonly createdAt: string
-}
-
-export interface StopReceipt {
-  /** Nothing with a seq up to here starts any more. */
-  readonly through: number
-  /** The message whose turn is being stopped, or null when none was running. */
-  readonly running: number | null
-}
-
-export interface TranscriptPage {
-  readonly entries: Entry[]
-  /** Pass it as `after` to read on. */
-  readonly cursor: number
-  /** The last entry number of the session when the page was read. */
-  readonly head: number
-}
+import { type MessageInput, SEND_OPTIONS, type SendOptions, toSubmission } from './submission.ts'
 
 export class Client {
   readonly #stores: Stores
   readonly #notifier: Notifier
+  readonly #sender: Sender
   #closed: Promise<void> | undefined
 
   /** Connects in the background. Throws InvalidInputError for options that cannot be meant. */
   constructor(connections: Connections) {
     this.#stores = openStores(connections)
     this.#notifier = new Notifier(this.#stores)
+    this.#sender = new Sender(this.#stores, this.#notifier)
   }
 
   /**
@@ -116,14 +77,11 @@ export class Client {
     const { trx, ...rest } = options
     checkTransaction(trx)
     const submission = toSubmission(sessionId, message, rest, this.#stores.tunables)
-    const [result] = await this.#accept([submission], trx)
-    if (result === undefined || result instanceof Error)
-      throw result ?? new Error('The inbox gave no answer.')
-    if (!trx) {
-      await this.#notify([submission], [result])
-      return result
-    }
-    return { ...result, notify: () => this.#notify([submission], [result]) }
+    const { outcomes, notify } = await this.#send([submission], trx)
+    const accepted = only(outcomes)
+    if (trx) return { ...accepted, notify }
+    await notify()
+    return accepted
   }
 
   /**
@@ -142,16 +100,16 @@ export class Client {
     checkOptions(options, ['trx'])
     const { trx } = options
     checkTransaction(trx)
-    const submissions = Array.from(items, (item) => {
+    const submissions = checkList('items', items).map((item) => {
       const { sessionId, message, ...rest } = Object(item) as SendItem
       return toSubmission(sessionId, message, rest, this.#stores.tunables)
     })
-    const outcomes = submissions.length === 0 ? [] : await this.#accept(submissions, trx)
+    const { outcomes, notify } = await this.#send(submissions, trx)
     const results = outcomes.map((outcome): SendResult =>
       outcome instanceof Error ? { ok: false, error: outcome } : { ok: true, ...outcome },
     )
-    if (trx) return { results, notify: () => this.#notify(submissions, outcomes) }
-    await this.#notify(submissions, outcomes)
+    if (trx) return { results, notify }
+    await notify()
     return results
   }
 
@@ -161,11 +119,9 @@ export class Client {
    */
   async queue(sessionId: string, options: { after?: number; limit?: number } = {}): Promise<QueuedMessage[]> {
     const id = checkSessionId(sessionId)
-    checkOptions(options, ['after', 'limit'])
-    const after = whole('after', options.after ?? 0, 0)
-    const limit = whole('limit', options.limit ?? 100, 1, 1000)
+    const range = checkRange(options, 100)
     await this.#session(id)
-    const messages = await this.#read((db) => readQueue(db, id, { after, limit }))
+    const messages = await this.#read((db) => readQueue(db, id, range))
     return messages.map(({ seq, kind, source, payload, createdAt, id: messageId }) => {
       return { seq, id: messageId, kind, source, payload: parse(payload), createdAt }
     })
@@ -178,7 +134,7 @@ export class Client {
   async withdraw(sessionId: string, seq: number): Promise<void> {
     const id = checkSessionId(sessionId)
     const number = whole('seq', seq, 1)
-    const outcome = await this.#commit(id, (draft) => withdraw(draft, number))
+    const outcome = await this.#commit(id, (draft) => withdraw(draft, number), { head: 'now' })
     if (outcome === undefined) throw unknownSession(id)
     if (outcome === 'missing') throw unknownMessage(id, number)
     if (outcome === 'withdrawn') return
@@ -215,13 +171,11 @@ export class Client {
     options: { after?: number; limit?: number } = {},
   ): Promise<TranscriptPage> {
     const id = checkSessionId(sessionId)
-    checkOptions(options, ['after', 'limit'])
-    const after = whole('after', options.after ?? 0, 0)
-    const limit = whole('limit', options.limit ?? 100, 1, 1000)
-    const page = await this.#read((db) => readEntries(db, id, { after, limit }))
+    const range = checkRange(options, 100)
+    const page = await this.#read((db) => readEntries(db, id, range))
     if (!page) throw unknownSession(id)
     const entries = page.entries.map(toEntry)
-    return { entries, cursor: entries.at(-1)?.entry ?? after, head: page.head }
+    return { entries, cursor: entries.at(-1)?.entry ?? range.after, head: page.head }
   }
 
   /**
@@ -239,10 +193,8 @@ export class Client {
     checkOptions(options, ['state', 'after', 'limit'])
     const limit = whole('limit', options.limit ?? 100, 1, 1000)
     const after = options.after === undefined ? '' : checkSessionId(options.after)
-    const state =
-      options.state === undefined
-        ? undefined
-        : oneOf('state', options.state, ['running', 'waiting', 'idle'] as const)
+    const { state } = options
+    if (state !== undefined) oneOf('state', state, ['running', 'waiting', 'idle'])
     return this.#read((db) => readSessions(db, { after, limit, state }))
   }
 
@@ -265,11 +217,10 @@ export class Client {
     const again = { kind, payload: parse(payload) }
     const options = { source, ...(traceparent === null ? {} : { traceparent }) }
     const submission = toSubmission(id, again, options, this.#stores.tunables, seq)
-    const [result] = await this.#accept([submission], undefined)
-    if (result === undefined || result instanceof Error)
-      throw result ?? new Error('The inbox gave no answer.')
-    await this.#notify([submission], [result])
-    return result
+    const { outcomes, notify } = await this.#send([submission])
+    const accepted = only(outcomes)
+    await notify()
+    return accepted
   }
 
   /**
@@ -291,6 +242,8 @@ export class Client {
    */
   async prune(ages: RetentionAges, options: { signal?: AbortSignal } = {}): Promise<Pruned> {
     checkOptions(ages, ['messagesMs', 'entriesMs', 'deletedMs'])
+    checkOptions(options, ['signal'])
+    checkSignal(options.signal)
     for (const [name, ms] of Object.entries(ages)) if (ms !== undefined) whole(name, ms, 0)
     return this.#read((db) => prune(db, ages, options.signal))
   }
@@ -301,34 +254,16 @@ export class Client {
     return this.#closed
   }
 
-  async #accept(submissions: readonly Submission[], trx: CallersTransaction | undefined) {
+  #send(submissions: readonly Submission[], trx?: CallersTransaction) {
     this.#assertOpen()
-    const { inbox, tunables } = this.#stores
-    try {
-      if (trx) return await inbox.acceptWithin(trx as unknown as Transaction<Database>, submissions)
-      return await inbox.accept(submissions, tunables.enqueueTimeoutMs)
-    } catch (error) {
-      // In the caller's transaction a deadlock is the caller's to see and to retry, as the driver said it.
-      throw trx ? error : toUnavailable(error)
-    }
+    return this.#sender.send(submissions, trx)
   }
 
-  #notify(submissions: readonly Submission[], outcomes: readonly (Accepted | ButlerError)[]): Promise<void> {
-    return this.#notifier.accepted(
-      submissions.flatMap(({ sessionId, whenBusy }, index) => {
-        const outcome = outcomes[index]
-        if (outcome === undefined || outcome instanceof Error) return []
-        const stopThrough = whenBusy === 'interrupt' && !outcome.duplicate ? outcome.seq - 1 : undefined
-        return [{ id: sessionId, reference: formatReference(outcome), stopThrough }]
-      }),
-    )
-  }
-
-  async #commit<R>(sessionId: string, rule: Rule<R>): Promise<R | undefined> {
+  async #commit<R>(sessionId: string, rule: Rule<R>, options: CommitOptions = {}): Promise<R | undefined> {
     this.#assertOpen()
     const { ledger, tunables } = this.#stores
     try {
-      return await ledger.commit(sessionId, rule, { giveUp: deadline(tunables.enqueueTimeoutMs) })
+      return await ledger.commit(sessionId, rule, { ...options, giveUp: deadline(tunables.enqueueTimeoutMs) })
     } catch (error) {
       throw toUnavailable(error)
     }

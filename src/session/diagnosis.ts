@@ -2,6 +2,7 @@
  * Judges whether two servers are fit for us: each check with what was found and how to mend it. For `doctor` and for
  * start-up checks of applications. Only looks; changes nothing in either store.
  */
+import { checkOptions } from '../base/arguments.ts'
 import { DEFAULTS, resolveTunables } from '../base/options.ts'
 import { connectMysql, type MysqlSource } from '../mysql/connect.ts'
 import { examineMysql, type MysqlFacts } from '../mysql/diagnosis.ts'
@@ -41,6 +42,7 @@ export async function diagnose(options: {
   mysql: MysqlSource
   prefix?: string | undefined
 }): Promise<Diagnosis> {
+  checkOptions(options, ['redis', 'mysql', 'prefix'])
   const { prefix } = resolveTunables({ prefix: options.prefix })
   let redisTrouble: Error | undefined
   const mysql = connectMysql(options.mysql, { poolSize: 2, timeoutMs: PATIENCE_MS })

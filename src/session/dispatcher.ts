@@ -3,7 +3,7 @@
  * free slots. Everything here is a notification, so nothing of it may fail; the sweep repairs what is lost.
  */
 import { processOf } from '../base/ids.ts'
-import { Ticker } from '../base/timing.ts'
+import { now, Ticker } from '../base/timing.ts'
 import { members, pickMember } from '../redis/fleet.ts'
 import { tokenOf } from '../redis/lock.ts'
 import type { Notifier } from './notifier.ts'
@@ -19,13 +19,19 @@ export class Dispatcher {
   readonly #notifier: Notifier
   readonly #registry: Registry
   readonly #onDeaf: (processId: string, sessionId: string, lockValue: string) => void
+  readonly #onFull: () => void
   readonly #ticker: Ticker
+  #crowded = false
+  /** Nobody had a free slot, and until then nobody will have said otherwise. */
+  #noneFreeUntil = 0
 
   constructor(options: {
     stores: Stores
     processId: string
     notifier: Notifier
     registry: Registry
+    /** Somebody believes that there is a free slot here, and there is none. */
+    onFull: () => void
     /** A process did not hear what was meant for it. */
     onDeaf: (processId: string, sessionId: string, lockValue: string) => void
   }) {
@@ -35,6 +41,7 @@ export class Dispatcher {
     this.#notifier = options.notifier
     this.#registry = options.registry
     this.#onDeaf = options.onDeaf
+    this.#onFull = options.onFull
     this.#ticker = new Ticker({
       tick: () => this.#giveAway(),
       intervalMs: tunables.giveAwayMs / 2,
@@ -77,17 +84,31 @@ export class Dispatcher {
     await this.#dealOut(sessionIds.slice(here))
   }
 
+  /**
+   * We were woken for sessions because of a heartbeat that was no longer true. A slot that is free elsewhere now is
+   * better than one here later. Everybody who passes on says first that it is full, so nothing goes round in circles.
+   */
+  relieve(): void {
+    if (this.#registry.waiting === 0 || now() < this.#noneFreeUntil) return
+    this.#crowded = true
+    this.#onFull()
+    this.#ticker.soon()
+  }
+
   /** Sessions that have waited here for too long go to processes with a free slot, if there are any. */
   async #giveAway(): Promise<void> {
+    const crowded = this.#crowded
+    this.#crowded = false
     if (this.#registry.waiting === 0) return
     const { telemetry, tunables } = this.#stores
     const free = await this.#freeElsewhere()
     const most = free.reduce((sum, [, slots]) => sum + slots, 0)
     if (most === 0) {
+      this.#noneFreeUntil = now() + tunables.heartbeatMs
       telemetry.emit('worker.overloaded', { process: this.#processId, waiting: this.#registry.waiting })
       return
     }
-    const ids = await this.#registry.giveAway(tunables.giveAwayMs, most)
+    const ids = await this.#registry.giveAway(tunables.giveAwayMs, most, crowded)
     for (const session of ids) telemetry.emit('session.givenAway', { session })
     await this.#dealOut(ids, free)
   }
@@ -97,7 +118,9 @@ export class Dispatcher {
     await this.#quietly(undefined, async () => {
       const rest = [...ids]
       for (const [processId, slots] of free ?? (await this.#freeElsewhere())) {
-        if (rest.length > 0) await this.#stores.publisher.wakeProcess(processId, rest.splice(0, slots))
+        const share = rest.splice(0, slots)
+        if (share.length > 0 && (await this.#stores.publisher.wakeProcess(processId, share)) === 0)
+          rest.push(...share)
       }
       if (rest.length > 0) await this.#notifier.wakeSomebody(rest)
     })

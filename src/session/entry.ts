@@ -52,7 +52,14 @@ export function toDraft(input: unknown, limits: EntryLimits): EntryDraft {
   if (typeof input !== 'object' || input === null || !('type' in input)) {
     throw new InvalidInputError('INVALID_ENTRY', `An entry is an object with a type, not ${show(input)}.`)
   }
-  const { type: given, payload, callId } = input as EntryInput
+  const { type: given, payload, callId, ...rest } = input as EntryInput
+  const [unknown] = Object.keys(rest)
+  if (unknown !== undefined) {
+    throw new InvalidInputError(
+      'INVALID_ENTRY',
+      `An entry has type, payload and callId, no ${show(unknown)}: put it into the payload.`,
+    )
+  }
   const type = checkKind('Entry type', given)
   if (RESERVED.has(type)) {
     throw new InvalidInputError(

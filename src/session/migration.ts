@@ -1,7 +1,13 @@
 /** Preparing a database, for deploy scripts and the CLI: opens a connection for one errand and closes it. Only wires. */
 import type { Kysely } from 'kysely'
+import { UnavailableError } from '../base/errors.ts'
 import { connectMysql, type MysqlSource } from '../mysql/connect.ts'
-import { type MigrationStatus, migrateUp, migrationStatus as readStatus } from '../mysql/migrate.ts'
+import {
+  type MigrationStatus,
+  migrateUp,
+  migrationStatus as readStatus,
+  pendingMigrations,
+} from '../mysql/migrate.ts'
 import type { Database } from '../mysql/schema.ts'
 
 /** A migration may have to wait for another process's, and DDL takes longer than a message. */
@@ -25,6 +31,19 @@ export async function migrate(mysql: MysqlSource): Promise<{ applied: string[] }
  */
 export const migrationStatus = (mysql: MysqlSource): Promise<MigrationStatus[]> =>
   withDb(mysql, LOOK_MS, readStatus)
+
+/** Throws UnavailableError MIGRATION_PENDING, or whatever kept the database from answering. */
+export async function assertMigrated(db: Kysely<Database>): Promise<void> {
+  const pending = await pendingMigrations(db)
+  if (pending.length === 0) return
+  throw new UnavailableError(
+    'MIGRATION_PENDING',
+    `The database lacks ${pending.join(', ')}: run \`npx session-butler migrate up\` first.`,
+  )
+}
+
+export const isMigrationPending = (error: unknown): boolean =>
+  error instanceof UnavailableError && error.code === 'MIGRATION_PENDING'
 
 async function withDb<T>(
   source: MysqlSource,

@@ -84,11 +84,11 @@ export class Registry {
     return this.#butlers.size
   }
 
-  /** Butlers whose lock must be kept alive: they own their session and are not idle. */
+  /** Butlers whose lock must be kept alive: they own their session, and not as a mere preference. */
   *holding(): Iterable<Butler> {
-    for (const butler of this.#serving.keys()) if (butler.hold.owned) yield butler
-    for (const butler of [...this.#line, ...this.#suspects, ...this.#backoffs.keys()])
-      if (butler.hold.owned) yield butler
+    const sets = [this.#serving.keys(), this.#line, this.#suspects, this.#backoffs.keys()]
+    for (const set of sets)
+      for (const butler of set) if (butler.hold.owned && !butler.hold.isIdle) yield butler
   }
 
   /** Butlers with a turn under way. */
@@ -128,11 +128,11 @@ export class Registry {
     void butler.hold.release({ wake: true })
   }
 
-  /** Takes butlers out that have waited for `ms`, releasing what they own. They are somebody else's now. */
-  async giveAway(waitedMs: number, most: number): Promise<string[]> {
-    const overdue = [...this.#line, ...this.#suspects]
-      .filter((butler) => now() - butler.since >= waitedMs && butler.judged === undefined)
-      .slice(0, most)
+  /** Takes butlers out, which release what they own: those that waited long and, if `crowded`, those that own nothing. */
+  async giveAway(waitedMs: number, most: number, crowded: boolean): Promise<string[]> {
+    const isOverdue = ({ hold, since }: Butler) => now() - since >= waitedMs || (crowded && !hold.isConfirmed)
+    const waiting = [...this.#line, ...this.#suspects]
+    const overdue = waiting.filter(isOverdue).slice(0, most)
     for (const butler of overdue) this.#forget(butler)
     await Promise.all(overdue.map((butler) => butler.hold.release({ wake: false })))
     return overdue.map(({ sessionId }) => sessionId)

@@ -1,7 +1,7 @@
 /** The two stores as a client or a worker uses them: opened together, closed together. Only wires. */
 import { InvalidInputError } from '../base/errors.ts'
 import { resolveTunables, type Tunables, type TunablesInput } from '../base/options.ts'
-import { createLogger, type Logger, Telemetry } from '../base/telemetry.ts'
+import { checkLogger, createLogger, type Logger, Telemetry } from '../base/telemetry.ts'
 import { connectMysql, type Mysql, type MysqlSource } from '../mysql/connect.ts'
 import { Inbox } from '../mysql/inbox.ts'
 import { Ledger } from '../mysql/ledger.ts'
@@ -37,6 +37,7 @@ export function openStores(connections: Connections): Stores {
     throw new InvalidInputError('INVALID_OPTIONS', 'Options are an object: { redis, mysql, … }.')
   }
   const { redis: redisSource, mysql: mysqlSource, logger, ...rest } = connections
+  checkLogger(logger)
   const tunables = resolveTunables(rest)
   const telemetry = new Telemetry(logger ?? createLogger({ level: 'warn' }))
   const mysqlTrouble = (error: unknown) => telemetry.emit('mysql.trouble', { error })

@@ -1,4 +1,5 @@
 /** Checks what a producer wants to send and makes it ready for the inbox. Throws InvalidInputError; writes nothing. */
+import { checkOptions, oneOf } from '../base/arguments.ts'
 import { InvalidInputError } from '../base/errors.ts'
 import { checkKey, checkKind, checkSessionId, newMessageId, show } from '../base/ids.ts'
 import type { Tunables } from '../base/options.ts'
@@ -70,44 +71,14 @@ function parts(message: unknown): { kind: string; payload: unknown } {
       `A message is a string or an object { kind?, payload }, not ${show(message)}.`,
     )
   }
-  const { kind = 'message', payload } = message as { kind?: unknown; payload: unknown }
-  return { kind: checkKind('Message kind', kind), payload }
-}
-
-/** A misspelt option would be ignored, and with it what its caller meant: `stop` would stop too much. */
-export function checkOptions(options: unknown, names: readonly string[]): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new InvalidInputError('INVALID_ARGUMENT', `Options are an object, not ${show(options)}.`)
+  const { kind = 'message', payload, ...rest } = message as { kind?: unknown; payload: unknown }
+  // An option among them, such as an idempotencyKey, would be ignored.
+  const [unknown] = Object.keys(rest)
+  if (unknown !== undefined) {
+    throw new InvalidInputError(
+      'INVALID_MESSAGE',
+      `A message has a kind and a payload, and no ${show(unknown)}.`,
+    )
   }
-  const unknown = Object.keys(options).find((name) => !names.includes(name))
-  if (unknown === undefined) return
-  throw new InvalidInputError('INVALID_ARGUMENT', `Unknown option ${show(unknown)}: use ${names.join(', ')}.`)
-}
-
-/** Without a transaction each statement would commit on its own, and nothing would hold the session's row. */
-export function checkTransaction(trx: { readonly isTransaction: boolean } | undefined): void {
-  if (trx === undefined || Object(trx).isTransaction === true) return
-  throw new InvalidInputError(
-    'INVALID_ARGUMENT',
-    'trx must be a Kysely transaction, not the database itself.',
-  )
-}
-
-export function oneOf<T extends string>(what: string, value: unknown, allowed: readonly T[]): T {
-  const found = allowed.find((one) => one === value)
-  if (found !== undefined) return found
-  throw new InvalidInputError(
-    'INVALID_ARGUMENT',
-    `${what} ${show(value)} is not allowed: use ${allowed.join(', ')}.`,
-  )
-}
-
-/** A whole number within bounds, for cursors, limits and message numbers. */
-export function whole(what: string, value: unknown, min: number, max = Number.MAX_SAFE_INTEGER): number {
-  if (typeof value === 'number' && Number.isSafeInteger(value) && value >= min && value <= max) return value
-  const range = max === Number.MAX_SAFE_INTEGER ? `from ${min} on` : `from ${min} to ${max}`
-  throw new InvalidInputError(
-    'INVALID_ARGUMENT',
-    `${what} ${show(value)} is not allowed: use a whole number ${range}.`,
-  )
+  return { kind: checkKind('Message kind', kind), payload }
 }

@@ -3,6 +3,7 @@
  * ledger, fenced by its name; it ends when the handler settles, or some time after its signal fired, whatever the
  * handler does.
  */
+import { checkOptions, whole } from '../base/arguments.ts'
 import { type AbortReason, TurnAbortedError } from '../base/errors.ts'
 import { checkKey } from '../base/ids.ts'
 import { parse, serialise } from '../base/payload.ts'
@@ -15,7 +16,6 @@ import type { StartedTurn } from '../protocol/turn-rules.ts'
 import { type Entry, type EntryInput, toDraft, toDrafts, toEntry } from './entry.ts'
 import type { Handler, Turn, TurnMessage } from './handler.ts'
 import type { Stores } from './stores.ts'
-import { whole } from './submission.ts'
 import { TurnWatch } from './turn-watch.ts'
 import { TurnWriter } from './turn-writer.ts'
 
@@ -167,15 +167,16 @@ export class TurnRun {
       signal: this.#controller.signal,
       epoch: this.epoch,
       attempt: this.name.starts,
-      history: (options) => mayFloat(this.#history(options?.limit ?? HISTORY_LINES)),
+      history: (options) => mayFloat(this.#history(options)),
       append: (entry) => mayFloat(this.#append(entry)),
       step: (key, fn) => mayFloat(this.#step(key, fn)),
       emit: (delta) => this.#emit(delta),
     })
   }
 
-  async #history(lines: number): Promise<Entry[]> {
-    const limit = whole('limit', lines, 1, HISTORY_LINES_MAX)
+  async #history(options: { limit?: number } = {}): Promise<Entry[]> {
+    checkOptions(options, ['limit'])
+    const limit = whole('limit', options.limit ?? HISTORY_LINES, 1, HISTORY_LINES_MAX)
     await this.settleWrites()
     const rows = await patiently(
       () => readLatest(this.#stores.mysql.db, this.sessionId, limit),

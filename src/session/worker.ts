@@ -1,25 +1,27 @@
 /**
  * A worker process: everything that serves sessions here, started and stopped in the right order. Only wires.
  */
-import { ButlerError, InvalidInputError, UnavailableError } from '../base/errors.ts'
-import { checkKind, newProcessId } from '../base/ids.ts'
+import { checkOptions, whole } from '../base/arguments.ts'
+import { ClosedError } from '../base/errors.ts'
+import { newProcessId } from '../base/ids.ts'
 import type { Telemetry } from '../base/telemetry.ts'
 import { sleep, withDeadline } from '../base/timing.ts'
-import { pendingMigrations } from '../mysql/migrate.ts'
 import { isNotAdmitted } from '../mysql/trouble.ts'
 import { Listener } from '../redis/wake.ts'
 import { Contests } from './contests.ts'
 import { Dispatcher } from './dispatcher.ts'
+import { assertMigrated, isMigrationPending } from './migration.ts'
 import { Notifier } from './notifier.ts'
 import { Presence } from './presence.ts'
 import { Reconciler } from './reconciler.ts'
 import { Registry } from './registry.ts'
 import { Renewer } from './renewer.ts'
+import { Responder } from './responder.ts'
 import { RollCall } from './roll-call.ts'
 import { type Connections, openStores, type Stores } from './stores.ts'
 import { Sweeper } from './sweeper.ts'
 import type { Handler } from './handler.ts'
-import { whole } from './submission.ts'
+import { Handlers } from './handlers.ts'
 
 export interface WorkerOptions extends Connections {
   /** Runs messages of every kind that `handlers` does not name. */
@@ -52,8 +54,6 @@ export class Worker {
    */
   readonly ended: Promise<WorkerEnd>
   readonly #stores: Stores
-  readonly #handler: Handler | undefined
-  readonly #handlers: ReadonlyMap<string, Handler>
   readonly #notifier: Notifier
   readonly #registry: Registry
   readonly #renewer: Renewer
@@ -73,13 +73,11 @@ export class Worker {
   /** Connects in the background; serves nothing before `start()`. Throws InvalidInputError for options that cannot be meant. */
   constructor(options: WorkerOptions) {
     const { handler, handlers, ...connections } = Object(options) as WorkerOptions
-    this.#handler = handler
-    this.#handlers = checkHandlers(handler, handlers)
+    const by = new Handlers(handler, handlers)
     this.ended = new Promise((resolve) => (this.#end = resolve))
-    this.#stores = openStores(connections)
+    const stores = (this.#stores = openStores(connections))
+    const { telemetry, tunables } = stores
     const { processId } = this
-    const { telemetry, tunables } = this.#stores
-    const stores = this.#stores
     const hearingSince = () => this.#listener.upSinceMs()
     const isDead = (id: string) => this.#rollCall.isDead(id)
     this.#notifier = new Notifier(stores, processId)
@@ -88,7 +86,7 @@ export class Worker {
       stores,
       notifier: this.#notifier,
       isDead,
-      handlerFor: (kind) => this.#handlers.get(kind) ?? this.#handler,
+      handlerFor: (kind) => by.for(kind),
       onHeld: (sessionId, lockValue) => void this.#dispatcher.passOn(sessionId, lockValue),
       onContested: (sessionId, running) => this.#contests.add(sessionId, running),
       onUnrunnable: (sessionId, seq, kind) => void this.#dispatcher.findCapable(sessionId, seq, kind),
@@ -130,19 +128,36 @@ export class Worker {
       stores,
       processId,
       state: () => ({
-        kinds: this.#handler ? ['*'] : [...this.#handlers.keys()],
+        kinds: by.kinds,
         free: this.#reconciler.answered ? this.#registry.free : 0,
         draining: this.#state !== 'running',
       }),
+    })
+    this.#dispatcher = new Dispatcher({
+      stores,
+      processId,
+      notifier: this.#notifier,
+      registry: this.#registry,
+      onFull: () => this.#presence.soon(),
+      onDeaf: (id, sessionId, lockValue) => this.#rollCall.suspect(id, sessionId, lockValue),
+    })
+    const responder = new Responder({
+      stores,
+      notifier: this.#notifier,
+      registry: this.#registry,
+      renewer: this.#renewer,
+      reconciler: this.#reconciler,
+      dispatcher: this.#dispatcher,
+      serving: () => this.#state === 'running',
     })
     this.#listener = new Listener({
       keys: stores.keys,
       processId,
       connect: () => stores.redis.subscriber(),
       pingMs: Math.min(tunables.renewMs / 2, 5000),
-      onWake: (ids, { directed }) => this.#onWake(ids, directed),
-      onStop: (sessionId) => this.#onStop(sessionId),
-      onRetake: (sessionId) => this.#retake(sessionId),
+      onWake: (ids, { directed }) => responder.wake(ids, directed),
+      onStop: (sessionId) => responder.stop(sessionId),
+      onRetake: (sessionId) => responder.retake(sessionId),
       onJunk: (sample) => telemetry.emit('channel.junk', { sample }),
       onSubscribed: () => {
         this.#presence.soon()
@@ -152,19 +167,18 @@ export class Worker {
       },
       onTrouble: (error) => telemetry.emit('redis.trouble', { error }),
     })
-    this.#dispatcher = new Dispatcher({
-      stores,
-      processId,
-      notifier: this.#notifier,
-      registry: this.#registry,
-      onDeaf: (id, sessionId, lockValue) => this.#rollCall.suspect(id, sessionId, lockValue),
-    })
   }
 
-  /** Begins to serve sessions. Returns at once; a store that is away is waited for in the background. */
+  /**
+   * Begins to serve sessions. Returns at once; a store that is away is waited for in the background. Repeating it is
+   * harmless. When a `stop()` comes in the middle of it, it resolves and the worker does not serve: see `stats().state`.
+   * @throws ClosedError after `stop()` or `drain()`. UnavailableError MIGRATION_PENDING.
+   */
   async start(): Promise<void> {
-    if (this.#state !== 'new') return
-    await this.#checkMigrations()
+    if (this.#state === 'draining' || this.#state === 'stopped') {
+      throw new ClosedError('CLOSED', 'This worker was stopped: make a new one with createWorker.')
+    }
+    if (this.#state === 'new') await this.#checkMigrations()
     if (this.#state !== 'new') return
     this.#state = 'running'
     this.#listener.start()
@@ -177,19 +191,21 @@ export class Worker {
 
   /**
    * Takes no further turns, lets running ones finish within the grace, hands the rest over to other processes.
-   * Resolves when nothing runs here any more; `stop()` then closes the connections. Never rejects. A worker that is
-   * drained before its start never starts.
+   * Resolves when nothing runs here any more; `stop()` then closes the connections. Rejects only for options that cannot
+   * be meant, and has done nothing then. A worker that is drained before its start never starts.
    */
-  drain(options: DrainOptions = {}): Promise<void> {
-    const graceMs = options.graceMs ?? this.#stores.tunables.drainGraceMs
-    this.#drained ??= this.#drain(whole('graceMs', graceMs, 0))
-    return this.#drained
+  async drain(options: DrainOptions = {}): Promise<void> {
+    await (this.#drained ??= this.#drain(this.#graceOf(options)))
   }
 
   /** Drains, then closes everything of ours. May be called before `start()` and more than once. */
-  stop(options: DrainOptions = {}): Promise<void> {
-    this.#stopped ??= this.#stop(options)
-    return this.#stopped
+  async stop(options: DrainOptions = {}): Promise<void> {
+    await (this.#stopped ??= this.#stop(this.#graceOf(options)))
+  }
+
+  #graceOf(options: DrainOptions): number {
+    checkOptions(options, ['graceMs'])
+    return whole('graceMs', options.graceMs ?? this.#stores.tunables.drainGraceMs, 0)
   }
 
   /** What this process is doing right now. */
@@ -218,16 +234,10 @@ export class Worker {
   /** A worker on an unprepared database would only fail later, once per message. An outage is no reason to refuse. */
   async #checkMigrations(): Promise<void> {
     try {
-      const pending = await pendingMigrations(this.#stores.mysql.db)
-      if (pending.length === 0) return
-      throw new UnavailableError(
-        'MIGRATION_PENDING',
-        `The database lacks ${pending.join(', ')}: run \`npx session-butler migrate up\` first.`,
-      )
+      await assertMigrated(this.#stores.mysql.db)
     } catch (error) {
       // Neither a missing migration nor a wrong password mends itself; an outage does.
-      if (error instanceof ButlerError && error.code === 'MIGRATION_PENDING') throw error
-      if (isNotAdmitted(error)) throw error
+      if (isMigrationPending(error) || isNotAdmitted(error)) throw error
       this.#stores.telemetry.emit('mysql.trouble', { error })
     }
   }
@@ -262,8 +272,8 @@ export class Worker {
     ).catch((error: unknown) => telemetry.emit('background.error', { where: 'drain', error }))
   }
 
-  async #stop(options: DrainOptions): Promise<void> {
-    await this.drain(options)
+  async #stop(graceMs: number): Promise<void> {
+    await (this.#drained ??= this.#drain(graceMs))
     const wasRunning = this.#state === 'draining'
     this.#state = 'stopped'
     await this.#listener.stop()
@@ -275,67 +285,15 @@ export class Worker {
     this.#end('stopped')
   }
 
-  #onWake(ids: readonly string[], directed: boolean): void {
-    if (this.#state === 'running') return ids.forEach((id) => this.#registry.wake(id))
-    if (!directed) return
-    // Meant for us alone, and we take nothing any more. What still runs here is passed on when it ends: whoever were
-    // woken for it now would find our lock and send it straight back.
-    const [running, others] = [new Set<string>(), new Set<string>()]
-    for (const id of ids) (this.#registry.get(id)?.phase === 'serving' ? running : others).add(id)
-    for (const id of running) this.#registry.wake(id)
-    if (others.size > 0) void this.#notifier.wakeSomebody([...others])
-  }
-
-  #onStop(sessionId: string): void {
-    this.#reconciler.heedStop(sessionId).catch((error: unknown) => {
-      this.#stores.telemetry.emit('mysql.trouble', { error, session: sessionId })
-      this.#reconciler.soon()
-    })
-  }
-
-  #retake(sessionId: string): void {
-    const butler = this.#registry.get(sessionId)
-    const { telemetry } = this.#stores
-    if (butler?.hold.owned) {
-      void this.#renewer
-        .renew([butler])
-        .catch((error: unknown) => telemetry.emit('mysql.trouble', { error, session: sessionId }))
-    } else this.#reconciler.soon()
-  }
-
   #countDetached(handlerDone: Promise<void>): number {
     this.#detached += 1
     void handlerDone.then(() => (this.#detached -= 1))
     const detached = this.#detached
     if (detached < this.#stores.tunables.maxDetached || this.#state !== 'running') return detached
-    const error = new Error(
-      `${this.#detached} handlers ignored their signal and still run: this worker gives up.`,
-    )
+    const error = new Error(`${detached} handlers ignored their signal and still run: this worker gives up.`)
     this.#stores.telemetry.emit('background.error', { where: 'worker', error })
     this.#end('overloaded')
     void this.stop()
     return detached
   }
-}
-
-function checkHandlers(
-  handler: unknown,
-  handlers: Readonly<Record<string, Handler>> = {},
-): Map<string, Handler> {
-  if (typeof handlers !== 'object' || handlers === null || Array.isArray(handlers)) {
-    throw new InvalidInputError('INVALID_OPTIONS', 'handlers is an object: { kind: async (turn) => { … } }.')
-  }
-  const byKind = new Map(Object.entries(handlers).map(([kind, fn]) => [checkKind('Message kind', kind), fn]))
-  for (const fn of [handler, ...byKind.values()]) {
-    if (fn !== undefined && typeof fn !== 'function') {
-      throw new InvalidInputError(
-        'INVALID_OPTIONS',
-        'handler and handlers take functions: async (turn) => { … }.',
-      )
-    }
-  }
-  if (handler === undefined && byKind.size === 0) {
-    throw new InvalidInputError('INVALID_OPTIONS', 'A worker needs a handler, or handlers by message kind.')
-  }
-  return byKind
 }

@@ -44,7 +44,7 @@ describe('the catalogue', () => {
     // @ts-expect-error: a turn has an epoch
     telemetry.emit('turn.started', { session: 's', seq: 1, attempt: 1 })
     // @ts-expect-error: no such event
-    telemetry.on('turn.begun', () => {})
+    expect(() => telemetry.on('turn.begun', () => {})).toThrow('There is no event "turn.begun"')
     // @ts-expect-error: no payloads
     telemetry.emit('redis.ready', { payload: 'x' })
     telemetry.on('sweep.done', ({ found }) => expectTypeOf(found).toBeNumber())

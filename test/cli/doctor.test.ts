@@ -51,7 +51,7 @@ describe('doctor', () => {
   })
 
   it(
-    'exits 1 for a Redis that evicts and a database without tables, with a fix for each',
+    'exits 1 for a Redis that evicts and a database without tables, with a fix for each (RD-07)',
     { timeout: TIMEOUT },
     async () => {
       const forgetful = await ownRedis(['--maxmemory', '64mb', '--maxmemory-policy', 'allkeys-lru'])

@@ -1,5 +1,5 @@
 // Handlers that the tests of `work` and `replay` run, by message kind. A kind that is not here waits for ever.
-import { setTimeout as sleep } from 'node:timers/promises'
+import { once } from 'node:events'
 import type { Turn } from '../../src/index.ts'
 
 const waitForSignal = (turn: Turn) =>
@@ -13,10 +13,11 @@ export const handlers = {
   message: (turn: Turn) => `heard ${JSON.stringify(turn.message.payload)}`,
   /** Runs until it is told to stop. */
   obedient: waitForSignal,
-  /** Takes a moment, whatever is said to it. */
-  moment: async (turn: Turn) => {
+  /** Is at work when its process is told to end, and finishes then. */
+  unhurried: async (turn: Turn) => {
+    const told = once(process, 'SIGTERM')
     await turn.append({ type: 'note', payload: 'at work' })
-    await sleep(1500)
+    await told
     return 'finished'
   },
   /** Never ends and hears nothing. */

@@ -1,8 +1,9 @@
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { lockFolder } from '../../src/cli/folder-lock.ts'
 import { loadHandlers } from '../../src/cli/handler-module.ts'
 import { createClient, migrate, type Client } from '../../src/index.ts'
 import { eventually } from '../support/eventually.ts'
@@ -43,19 +44,25 @@ async function startWorker(...flags: string[]): Promise<Program> {
   return worker
 }
 
-/** Sends a message and waits until its turn has written something. */
+/** Sends a message and waits until its turn runs; kinds that write a note have done so. */
 async function begin(session: string, kind: string): Promise<void> {
   await client.enqueue(session, { kind, payload: null })
-  await eventually(async () => expect(await client.inspect(session)).toMatchObject({ runningSeq: 1 }))
+  const notes = kind === 'unhurried' || kind === 'deaf' ? 1 : 0
+  await eventually(async () => {
+    expect(await client.inspect(session)).toMatchObject({ runningSeq: 1 })
+    const { entries } = await client.transcript(session)
+    expect(entries.filter(({ type }) => type === 'note')).toHaveLength(notes)
+  })
 }
 
 describe('work', () => {
   it('I4 · a worker that is told to end lets its turn finish and exits 0', { timeout: TIMEOUT }, async () => {
     const worker = await startWorker()
-    await begin('drained', 'moment')
+    await begin('drained', 'unhurried')
     worker.child.kill('SIGTERM')
     expect(await worker.ended).toMatchObject({ code: 0, stdout: '' })
     const { entries } = await client.transcript('drained')
+    expect(entries.at(-2)).toMatchObject({ type: 'reply', payload: 'finished' })
     expect(entries.at(-1)).toMatchObject({
       type: 'turn_ended',
       attempt: 1,
@@ -66,7 +73,7 @@ describe('work', () => {
   it.each([
     { signal: 'SIGTERM' as const, code: 143 },
     { signal: 'SIGINT' as const, code: 130 },
-  ])('ends at once on a second $signal', { timeout: TIMEOUT }, async ({ signal, code }) => {
+  ])('ends at once on a second $signal (SD-06)', { timeout: TIMEOUT }, async ({ signal, code }) => {
     const worker = await startWorker()
     await begin(`twice-${signal}`, 'deaf')
     worker.child.kill(signal)
@@ -145,7 +152,7 @@ describe('work', () => {
 })
 
 describe('dev', () => {
-  it('creates its database, serves, and drains on Ctrl-C', { timeout: TIMEOUT }, async () => {
+  it('creates its database, serves, and drains on Ctrl-C (SD-07)', { timeout: TIMEOUT }, async () => {
     const own = await freshDatabase()
     await own.drop()
     const dev = new Program(['dev', '--workers', '1', '--data', folder], {
@@ -167,7 +174,7 @@ describe('dev', () => {
     await drop()
   })
 
-  it('drains its workers also when it is killed', { timeout: TIMEOUT }, async () => {
+  it('drains its workers also when it is killed (SD-11)', { timeout: TIMEOUT }, async () => {
     const dev = new Program(['dev', 'test/cli/handlers.ts', '--workers', '1', '--data', folder], env)
     await dev.says('worker.started')
     dev.child.kill('SIGKILL')
@@ -175,5 +182,47 @@ describe('dev', () => {
     // The worker writes to the same stderr, so that it closes only when the worker has ended as well.
     const { stderr } = await dev.ended
     expect(stderr).toContain('worker.stopped')
+  })
+
+  it(
+    'is refused in a folder where one runs, and not in one where one was killed',
+    { timeout: TIMEOUT },
+    async () => {
+      const data = await mkdtemp(join(tmpdir(), 'butler-dev-'))
+      const { BUTLER_REDIS_URL: _startsItsOwn, ...settings } = env
+      const args = ['dev', 'test/cli/handlers.ts', '--workers', '1', '--data', data]
+      const first = new Program(args, settings)
+      await first.says('worker.started')
+      const second = await butler(args, settings)
+      expect(second).toMatchObject({ code: 5, stdout: '' })
+      expect(second.stderr).toContain(`butler dev already runs here: process ${first.child.pid} uses ${data}`)
+      first.child.kill('SIGKILL')
+      await first.ended
+      const third = new Program(args, settings)
+      await third.says('worker.started')
+      third.child.kill('SIGINT')
+      expect((await third.ended).code).toBe(0)
+      expect(await readdir(data)).not.toContain('dev.pid')
+      await rm(data, { recursive: true })
+    },
+  )
+
+  it('takes over the lock of a process whose pid is another one’s now, and gives back only its own', async () => {
+    const data = await mkdtemp(join(tmpdir(), 'butler-dev-'))
+    const file = join(data, 'dev.pid')
+    const unlock = lockFolder(data)
+    const text = await readFile(file, 'utf8')
+    expect(text).toMatch(new RegExp(`^${process.pid} [0-9]*\n$`))
+    expect(() => lockFolder(data)).toThrow(expect.objectContaining({ exitCode: 5 }))
+    for (const left of ['', 'nonsense', `${process.pid} 1\n`, `${2 ** 30} 1\n`]) {
+      await writeFile(file, left)
+      unlock()
+      expect(await readFile(file, 'utf8')).toBe(left)
+      lockFolder(data)
+      expect(await readFile(file, 'utf8')).toBe(text)
+    }
+    unlock()
+    expect(await readdir(data)).toEqual([])
+    await rm(data, { recursive: true })
   })
 })

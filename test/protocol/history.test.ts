@@ -24,7 +24,7 @@ const line = (attempt: number, type: string, more: Partial<Line> = {}): Line => 
 const shown = (lines: Line[]) =>
   visible(lines).map(({ attempt, type, callId }) => [attempt, type, callId ?? ''].join(' ').trim())
 
-test('I4 · a superseded attempt shows its steps and its closed calls, nothing half-said', () => {
+test('I4 · a superseded attempt shows its steps and its closed calls, nothing half-said (CR-10)', () => {
   const transcript = [
     line(1, 'turn_started'),
     line(1, 'message'),

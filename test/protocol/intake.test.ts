@@ -130,4 +130,8 @@ test.each([
   expect(withdraw(withdrawing, seq)).toBe(expected)
   const marked = expected === 'withdrawn' ? [{ seq, status: 'withdrawn', error: null }] : []
   expect(withdrawing.statuses).toEqual(marked)
+  // The next one waits for nobody.
+  const passed = expected === 'withdrawn' && seq === 3
+  expect(withdrawing.row.doneSeq).toBe(passed ? 3 : 2)
+  expect(withdrawing.entries.map(({ type }) => type)).toEqual(passed ? ['message', 'turn_ended'] : [])
 })

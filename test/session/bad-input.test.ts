@@ -1,16 +1,27 @@
 // Whatever is wrong with a call is told by its code, and neither store hears of it.
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Client, createClient, createWorker, type Worker } from '../../src/index.ts'
+import {
+  type Audit,
+  type Client,
+  createClient,
+  createLogger,
+  createWorker,
+  diagnose,
+  openAudit,
+  type Worker,
+} from '../../src/index.ts'
 import { freshDatabase } from '../support/services.ts'
-import { FAST, failure, openHouse } from './house.ts'
+import { FAST, failure, openHouse, signal } from './house.ts'
 
 const house = openHouse()
 
 let client: Client
+let audit: Audit
 beforeAll(() => {
+  audit = openAudit(house.url)
   client = createClient({ redis: house.redisUrl, mysql: house.url, prefix: house.prefix, ...FAST })
 })
-afterAll(() => client.close())
+afterAll(() => Promise.all([client.close(), audit.close()]))
 
 const cycle: Record<string, unknown> = {}
 cycle['self'] = { cycle }
@@ -51,18 +62,23 @@ test.each<[string, string, (client: Client, id: string) => Promise<unknown>]>([
   ['message null', 'INVALID_MESSAGE', (client, id) => client.enqueue(id, any(null))],
   ['message number', 'INVALID_MESSAGE', (client, id) => client.enqueue(id, any(7))],
   ['message without payload', 'INVALID_MESSAGE', (client, id) => client.enqueue(id, any({ kind: 'x' }))],
+  [
+    'an option within the message',
+    'INVALID_MESSAGE',
+    (client, id) => client.enqueue(id, any({ payload: 1, idempotencyKey: 'k' })),
+  ],
   ['kind with a space', 'INVALID_MESSAGE', (client, id) => client.enqueue(id, { kind: 'a b', payload: 1 })],
   ['kind of 65', 'INVALID_MESSAGE', (client, id) => client.enqueue(id, { kind: 'k'.repeat(65), payload: 1 })],
-  ['unknown option', 'INVALID_ARGUMENT', withOptions({ idempotencykey: 'k' })],
-  ['options null', 'INVALID_ARGUMENT', withOptions(null)],
-  ['options a string', 'INVALID_ARGUMENT', withOptions('reject')],
+  ['unknown option', 'INVALID_OPTIONS', withOptions({ idempotencykey: 'k' })],
+  ['options null', 'INVALID_OPTIONS', withOptions(null)],
+  ['options a string', 'INVALID_OPTIONS', withOptions('reject')],
   ['unknown source', 'INVALID_ARGUMENT', withOptions({ source: 'robot' })],
   ['unknown whenBusy', 'INVALID_ARGUMENT', withOptions({ whenBusy: 'wait' })],
   ['traceparent', 'INVALID_ARGUMENT', withOptions({ traceparent: 'x' })],
   ['trx that is no transaction', 'INVALID_ARGUMENT', withOptions({ trx: {} })],
   [
     'trx within a list',
-    'INVALID_ARGUMENT',
+    'INVALID_OPTIONS',
     (client, id) => client.enqueueMany([any({ sessionId: id, message: 'x', trx: {} })]),
   ],
   [
@@ -74,13 +90,15 @@ test.each<[string, string, (client: Client, id: string) => Promise<unknown>]>([
         { sessionId: '', message: 'x' },
       ]),
   ],
+  ['items no list', 'INVALID_ARGUMENT', (client) => client.enqueueMany(any('x'))],
+  ['prune with a signal that is none', 'INVALID_ARGUMENT', (client) => client.prune({}, any({ signal: 1 }))],
   ['an item null', 'INVALID_MESSAGE', (client) => client.enqueueMany([any(null)])],
   [
     'unknown option of enqueueMany',
-    'INVALID_ARGUMENT',
+    'INVALID_OPTIONS',
     (client) => client.enqueueMany([], any({ source: 'user' })),
   ],
-  ['stop misspelt', 'INVALID_ARGUMENT', (client, id) => client.stop(id, any({ throgh: 1 }))],
+  ['stop misspelt', 'INVALID_OPTIONS', (client, id) => client.stop(id, any({ throgh: 1 }))],
   ['stop through -1', 'INVALID_ARGUMENT', (client, id) => client.stop(id, { through: -1 })],
   ['stop through 1.5', 'INVALID_ARGUMENT', (client, id) => client.stop(id, { through: 1.5 })],
   ['withdraw 0', 'INVALID_ARGUMENT', (client, id) => client.withdraw(id, 0)],
@@ -89,14 +107,80 @@ test.each<[string, string, (client: Client, id: string) => Promise<unknown>]>([
   ['transcript after', 'INVALID_ARGUMENT', (client, id) => client.transcript(id, { after: 2 ** 53 })],
   ['queue limit', 'INVALID_ARGUMENT', (client, id) => client.queue(id, { limit: 0 })],
   ['sessions state', 'INVALID_ARGUMENT', (client) => client.sessions({ state: any('lost') })],
-  ['prune misspelt', 'INVALID_ARGUMENT', (client) => client.prune(any({ messageMs: 1 }))],
+  ['prune misspelt', 'INVALID_OPTIONS', (client) => client.prune(any({ messageMs: 1 }))],
   ['prune negative', 'INVALID_ARGUMENT', (client) => client.prune({ messagesMs: -1 })],
-])('I1 · %s is refused with %s and writes nothing', async (_what, code, call) => {
+])(
+  'I1 · %s is refused with %s and writes nothing (HT-03, HT-07, PE-03, PE-04, PE-05, PE-06, PI-09, SS-07)',
+  async (_what, code, call) => {
+    const before = await house.everything()
+    const error = await failure(call(client, 'bad-input'))
+    expect(error).toMatchObject({ name: 'InvalidInputError', code })
+    expect(String(error).length).toBeLessThan(400)
+    expect(await house.everything()).toEqual(before)
+  },
+)
+
+const typo = any({ tpyo: 1 })
+
+test.each<[string, (client: Client, worker: Worker, id: string) => unknown]>([
+  ['createClient', () => createClient(typo)],
+  ['createWorker', () => createWorker(any({ handler() {}, tpyo: 1 }))],
+  ['createLogger', () => createLogger(typo)],
+  ['diagnose', () => diagnose(typo)],
+  ['enqueue', (client, _, id) => client.enqueue(id, 'x', typo)],
+  ['enqueueMany', (client) => client.enqueueMany([], typo)],
+  [
+    'an item of enqueueMany',
+    (client) => client.enqueueMany([{ sessionId: 'a', message: 'x', tpyo: 1 } as never]),
+  ],
+  ['queue', (client, _, id) => client.queue(id, typo)],
+  ['stop', (client, _, id) => client.stop(id, typo)],
+  ['transcript', (client, _, id) => client.transcript(id, typo)],
+  ['sessions', (client) => client.sessions(typo)],
+  ['prune, among the ages', (client) => client.prune(typo)],
+  ['prune', (client) => client.prune({}, typo)],
+  ['times of an audit', (_client, _, id) => audit.times(id, typo)],
+  ['worker.drain', (_, worker) => worker.drain(typo)],
+  ['worker.stop', (_, worker) => worker.stop(typo)],
+  ['worker.on', (_, worker) => worker.on(any('tpyo'), () => {})],
+])('a misspelt option of %s is named, and nothing is done', async (_what, call) => {
+  const worker = house.newWorker(() => {})
+  await client.enqueue('misspelt', 'x')
   const before = await house.everything()
-  const error = await failure(call(client, 'bad-input'))
-  expect(error).toMatchObject({ name: 'InvalidInputError', code })
-  expect(String(error).length).toBeLessThan(400)
+  const error = await failure((async () => call(client, worker, 'misspelt'))())
+  expect(error).toMatchObject({ name: 'InvalidInputError', code: 'INVALID_OPTIONS' })
+  expect(String(error)).toContain('tpyo')
+  expect(worker.stats().state).toBe('new')
   expect(await house.everything()).toEqual(before)
+})
+
+test('a misspelt option of turn.history is named', async () => {
+  const told = signal<unknown>()
+  await house.worker(async (turn) => told.resolve(await failure(turn.history(typo))))
+  await client.enqueue('history', 'x')
+  expect(await told.promise).toMatchObject({
+    code: 'INVALID_OPTIONS',
+    message: expect.stringContaining('tpyo'),
+  })
+})
+
+test('what is wrong with stop or drain leaves the worker as it was, and it can still be stopped', async () => {
+  const worker = await house.worker(() => {})
+  for (const graceMs of [-1, 1.5, any('1')]) {
+    await expect(worker.drain({ graceMs })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+    await expect(worker.stop({ graceMs })).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' })
+  }
+  expect(worker.stats().state).toBe('running')
+  await worker.stop()
+  expect(worker.stats().state).toBe('stopped')
+})
+
+test('a listener that is no function, and a level that is none, are refused; a misspelt event gets advice', () => {
+  const worker = house.newWorker(() => {})
+  expect(() => worker.on('turn.started', any(7))).toThrow('A listener is a function')
+  expect(() => worker.on(any('turn.startet'), () => {})).toThrow('did you mean turn.started?')
+  expect(() => worker.on(any('toString'), () => {})).toThrow('There is no event "toString"')
+  expect(() => createLogger({ level: any('loud') })).toThrow('level "loud" is not allowed')
 })
 
 test.each<[string, string, (client: Client, id: string) => Promise<unknown>]>([
@@ -107,7 +191,7 @@ test.each<[string, string, (client: Client, id: string) => Promise<unknown>]>([
   ['transcript', 'SESSION_NOT_FOUND', (client, id) => client.transcript(id)],
   ['queue', 'SESSION_NOT_FOUND', (client, id) => client.queue(id)],
   ['inspect', 'SESSION_NOT_FOUND', (client, id) => client.inspect(id)],
-])('%s of an unknown session says %s and creates none', async (_what, code, call) => {
+])('%s of an unknown session says %s and creates none (PI-09)', async (_what, code, call) => {
   const before = await house.everything()
   await expect(call(client, 'nobody')).rejects.toMatchObject({ name: 'NotFoundError', code })
   expect(await house.everything()).toEqual(before)
@@ -123,6 +207,9 @@ test.each([
   ['entries smaller than messages', { entryMaxBytes: 1000 }],
   ['a prefix with a brace', { prefix: 'a{b}' }],
   ['a retention that is a number', { retention: 7 }],
+  ['a logger that is a word', { logger: 'warn' }],
+  ['a logger that is null', { logger: null }],
+  ['a logger without levels', { logger: console }],
   ['no Redis', { redis: undefined }],
   ['a Redis URL of another kind', { redis: 'http://localhost' }],
   ['a Redis URL that is none', { redis: 'localhost:6379' }],

@@ -63,7 +63,7 @@ test('I2 · a revived session is a new conversation for its handler, with contin
   expect(histories).toEqual([['life 1'], ['life 2'], ['life 3']])
 })
 
-test('a message of a deleted life can be neither withdrawn nor sent again', async () => {
+test('a message of a deleted life can be neither withdrawn nor sent again (PI-09)', async () => {
   const client = house.client()
   const id = house.sessionId()
   await client.enqueue(id, '1')

@@ -104,7 +104,7 @@ test('I6 · enqueueMany answers for each message on its own, and all get their n
   expect(await client.enqueueMany([])).toEqual([])
 })
 
-test('a session is full with queueMax messages waiting, not counting the one that runs', async () => {
+test('a session is full with queueMax messages waiting, not counting the one that runs (QO-11)', async () => {
   const client = house.client({ queueMax: 2 })
   const id = house.sessionId()
   const [running, go] = [signal(), signal()]

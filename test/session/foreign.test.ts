@@ -70,7 +70,7 @@ test.each([
     'the idle token of nobody',
     async (key: string) => void (await house.redis.set(key, 'Pabcdefghijk.abcdefghijklmnop/idle')),
   ],
-])('I8 · a lock that holds %s ends by itself', async (_what, spoil) => {
+])('I8 · a lock that holds %s ends by itself (CR-06)', async (_what, spoil) => {
   const client = house.client()
   const id = house.sessionId()
   await spoil(house.keys.lock(id))

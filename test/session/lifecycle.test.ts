@@ -4,6 +4,8 @@ import { aborted, eventually, listen, openHouse, signal } from './house.ts'
 
 const house = openHouse()
 
+const closed = { name: 'ClosedError', code: 'CLOSED', message: expect.stringContaining('make a new one') }
+
 test('a worker stopped or drained before its start never starts', async () => {
   const client = house.client()
   const id = house.sessionId()
@@ -12,13 +14,35 @@ test('a worker stopped or drained before its start never starts', async () => {
   for (const end of ['stop', 'drain'] as const) {
     const worker = house.newWorker((turn) => void ran.push(turn.message.seq))
     await worker[end]()
-    await worker.start()
+    await expect(worker.start()).rejects.toMatchObject(closed)
     expect(worker.stats().state).toBe('stopped')
     await Promise.all([worker.stop(), worker.stop()])
     expect(await worker.ended).toBe('stopped')
   }
   expect(ran).toEqual([])
   expect(await house.redis.exists(house.keys.processes)).toBe(0)
+})
+
+test('a worker that ran and was stopped or drained says that it cannot be started again', async () => {
+  const worker = await house.worker(() => {})
+  await worker.start()
+  const drained = worker.drain()
+  await expect(worker.start()).rejects.toMatchObject(closed)
+  await drained
+  await expect(worker.start()).rejects.toMatchObject(closed)
+  const stopped = worker.stop()
+  await expect(worker.start()).rejects.toMatchObject(closed)
+  await stopped
+  await expect(worker.start()).rejects.toMatchObject(closed)
+})
+
+test('a start that is overtaken by a stop resolves and serves nothing', async () => {
+  const worker = house.newWorker(() => {})
+  const started = listen(worker, 'worker.started')
+  const [begun] = await Promise.all([worker.start(), worker.stop()])
+  expect(begun).toBeUndefined()
+  expect(worker.stats().state).toBe('stopped')
+  expect(started).toEqual([])
 })
 
 test('a worker that was drained and then stopped has finished what ran', async () => {
@@ -81,7 +105,7 @@ test('a worker whose handlers ignore their signals gives up by itself', async ()
   end.resolve()
 })
 
-test('I8 · a kind without handler waits, is reported, and runs when a worker comes that has one', async () => {
+test('I8 · a kind without handler waits, is reported, and runs when a worker comes that has one (SD-08)', async () => {
   const client = house.client()
   const id = house.sessionId()
   const ran: string[] = []

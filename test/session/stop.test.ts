@@ -60,7 +60,7 @@ test('I5 · a stop repeated, by two people at once, or of an idle session, is ha
   expect(ran).toEqual([2])
 })
 
-test('I5 · a handler that ignores its signal is left behind, and nothing it does is kept', async () => {
+test('I5 · a handler that ignores its signal is left behind, and nothing it does is kept (ST-07)', async () => {
   const client = house.client()
   const id = house.sessionId()
   const [running, end] = [signal(), signal()]
@@ -108,6 +108,24 @@ test('I5 · a withdrawn message never starts; repeating the call is harmless whe
   expect(passed).toMatchObject([{ session: id, seq: 2 }])
   expect(await house.status(id)).toEqual([null, 'withdrawn', null])
   expect(outcomes(await house.transcript(client, id))).toEqual(['completed', 'withdrawn', 'completed'])
+})
+
+test('a message that is next and taken back makes nobody busy, although no worker has passed over it', async () => {
+  const client = house.client()
+  const id = house.sessionId()
+  await client.enqueue(id, '1')
+  await client.enqueue(id, '2')
+  const reject = () => client.enqueue(id, 'again', { whenBusy: 'reject' })
+  await client.withdraw(id, 1)
+  await expect(reject()).rejects.toMatchObject({ code: 'SESSION_BUSY' })
+  await Promise.all([client.withdraw(id, 2), client.withdraw(id, 2)])
+  await client.withdraw(id, 1)
+  expect(await client.inspect(id)).toMatchObject({ state: 'idle', doneSeq: 2, queueDepth: 0 })
+  expect(await reject()).toMatchObject({ seq: 3 })
+  await house.worker(() => {})
+  await house.settled(client, id)
+  expect(await house.status(id)).toEqual(['withdrawn', 'withdrawn', null])
+  expect(outcomes(await house.transcript(client, id))).toEqual(['withdrawn', 'withdrawn', 'completed'])
 })
 
 test('a message that has started, is done, or does not exist cannot be withdrawn', async () => {

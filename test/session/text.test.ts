@@ -23,7 +23,7 @@ const HARD: Record<string, unknown> = {
   null: null,
 }
 
-test('PE-01 · hard text is the same in the queue, in the handler and in the transcript', async () => {
+test('PE-01 · hard text is the same in the queue, in the handler and in the transcript (HT-04, PE-06)', async () => {
   const client = house.client()
   const id = house.sessionId()
   for (const [name, value] of Object.entries(HARD)) await client.enqueue(id, { payload: { [name]: value } })
@@ -45,7 +45,7 @@ test('PE-01 · hard text is the same in the queue, in the handler and in the tra
   expect(of('echo')).toEqual(all)
 })
 
-test('PE-01 · a payload as large as is allowed comes through, also when all of it has to be escaped', async () => {
+test('PE-01 · a payload as large as is allowed comes through, also when all of it has to be escaped (PE-04)', async () => {
   const client = house.client()
   const id = house.sessionId()
   const large = ['x'.repeat(1024 ** 2 - 2), '"'.repeat(2 ** 19 - 1), '€'.repeat(349_000)]
@@ -61,7 +61,7 @@ test('PE-01 · a payload as large as is allowed comes through, also when all of 
   expect(entries.filter(({ type }) => type === 'reply').map(({ payload }) => payload)).toEqual(large)
 })
 
-test('I2 · ids that differ by case or by a mark only are sessions of their own', async () => {
+test('I2 · ids that differ by case or by a mark only are sessions of their own (PE-08)', async () => {
   const client = house.client()
   const ids = [
     'Chat',

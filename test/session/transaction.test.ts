@@ -64,7 +64,7 @@ test('I1 · a rollback leaves neither message nor session, and its number is giv
   expect(await client.enqueue(id, 'x')).toMatchObject({ seq: 1 })
 })
 
-test('I8 · a forgotten notify costs a sweep, not the message', async () => {
+test('I8 · a forgotten notify costs a sweep, not the message (PI-02)', async () => {
   const client = house.client()
   const id = house.sessionId()
   const ran = signal()

@@ -27,7 +27,7 @@ const ENDS: [string, How, unknown[]][] = [
 ]
 const never = (): never => ({}) as never
 
-test.each(ENDS)('I4 · each tool call has one result when the turn %s', async (_what, how, ends) => {
+test.each(ENDS)('I4 · each tool call has one result when the turn %s (ST-08)', async (_what, how, ends) => {
   const client = house.client()
   const id = house.sessionId()
   const worker = await house.worker(
@@ -117,7 +117,7 @@ test.each([
     { message: expect.stringContaining('cannot be printed') },
   ],
 ])(
-  'I1 · a message whose handler always throws %s has failed after three tries, and the session goes on',
+  'I1 · a message whose handler always throws %s has failed after three tries, and the session goes on (EL-08)',
   async (_what, thrown, error) => {
     const client = house.client()
     const id = house.sessionId()

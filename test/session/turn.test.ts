@@ -46,7 +46,7 @@ test('I4 · steps of one message are nothing to the next', async () => {
   expect(ran).toEqual([1, 2])
 })
 
-test('I3 · what is written or emitted after the end is refused, and a promise nobody waits for harms nobody', async () => {
+test('I3 · what is written or emitted after the end is refused, and a promise nobody waits for harms nobody (EL-08)', async () => {
   const client = house.client()
   const id = house.sessionId()
   let kept: Turn | undefined
@@ -94,6 +94,7 @@ test('I3 · an entry that nobody may write, or that is none, is refused and fail
     { type: 'tool_result', callId: 'never' },
     { type: 'x', callId: '' },
     { type: 'x', payload: 7n },
+    { type: 'x', text: 'beside the payload' },
     { type: 'x', payload: 'y'.repeat(5 * 2 ** 20) },
   ]
   await house.worker(async (turn) => {

@@ -4,7 +4,7 @@ import { beginStory, endStories } from '../support/story.ts'
 
 afterEach(endStories)
 
-test('I8 · one session with a long backlog does not keep a hundred others waiting', async () => {
+test('I8 · one session with a long backlog does not keep a hundred others waiting (QO-07)', async () => {
   const story = await beginStory({ tunables: { concurrency: 2 } })
   const { fleet } = story
   await story.local()

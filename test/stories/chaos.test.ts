@@ -1,13 +1,13 @@
 // Connections are killed at random, in both stores, while a fleet works.
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, test } from 'vitest'
 import { beginStory, endStories } from '../support/story.ts'
 import { sleep } from '../support/eventually.ts'
 
 afterEach(endStories)
 
-const CHAOS_MS = 8000
+const KILLS = 40
 
-test('I4 · killing connections at random for a while loses, reorders and repeats nothing', async () => {
+test('I4 · killing connections at random for a while loses, reorders and repeats nothing (RD-12, EL-06)', async () => {
   // Lost connections are no reason for a verdict; only the heartbeat of a process that is really away is.
   const story = await beginStory({
     own: { redis: true, mysql: true },
@@ -15,18 +15,18 @@ test('I4 · killing connections at random for a while loses, reorders and repeat
   })
   await story.local()
   await story.local()
-  const over = performance.now() + CHAOS_MS
+  let kills = 0
   const load = Array.from({ length: 8 }, async (_, n) => {
-    for (let message = 0; performance.now() < over; message++) {
+    for (let message = 0; kills < KILLS; message++) {
       const key = `${n}-${message}`
       const script = message % 3 === 0 ? { do: 'steps' as const, count: 3, ms: 20 } : { do: 'echo' as const }
       // Whatever the outage, the same key may be sent again.
       await story.send(`chat-${n}`, script, { idempotencyKey: key })
+      // The pace of a person who is in a hurry; nothing waits for it.
       await sleep(30)
     }
   })
-  let kills = 0
-  while (performance.now() < over) {
+  while (kills < KILLS) {
     const clients = String(await story.redis.client('LIST')).match(/id=\d+(?=.*name=session-butler)/g) ?? []
     const victim = clients[Math.floor(Math.random() * clients.length)]?.slice(3)
     if (victim) kills += Number(await story.redis.client('KILL', 'ID', victim))
@@ -35,10 +35,10 @@ test('I4 · killing connections at random for a while loses, reorders and repeat
     )
     const thread = threads[Math.floor(Math.random() * threads.length)]
     if (thread && Math.random() < 0.5) await story.sql('kill ?', [thread.id]).catch(() => undefined)
+    // Time to connect again: otherwise nothing would ever succeed.
     await sleep(100)
   }
   await Promise.all(load)
-  expect(kills).toBeGreaterThan(20)
   await story.settled()
   await story.end({ noReruns: true })
 })

@@ -86,3 +86,20 @@ test('I8 · a rolling deploy of three under load loses, reorders and repeats not
   expect(reruns.length).toBe(handovers.length)
   await story.end()
 })
+
+test('I5 · a stop that comes when the old process has left and no new one is there yet is kept for it (ST-02)', async () => {
+  const story = await beginStory({ workers: 1, tunables: { ...production, drainGraceMs: 0 } })
+  const { fleet } = story
+  const leaving = fleet.workers[0]!
+  await story.send('chat', { do: 'gate', name: 'never' })
+  await story.send('chat', { do: 'echo' })
+  await fleet.saw('start', 'chat')
+  leaving.terminate()
+  expect(await leaving.exited).toBe('0')
+  expect(await story.stop('chat')).toEqual({ through: 2, running: null })
+  await story.send('chat', { do: 'echo' })
+  await story.local()
+  await story.settled()
+  expect(await story.outcomes('chat')).toEqual(['1 handed_over', '1 stopped', '2 stopped', '3 completed'])
+  await story.end()
+})

@@ -6,7 +6,7 @@ import { beginStory, endStories } from '../support/story.ts'
 watchLeaks()
 afterEach(endStories)
 
-test('I2 · a failing message is retried before anything behind it runs, and others do not wait for it', async () => {
+test('I2 · a failing message is retried before anything behind it runs, and others do not wait for it (QO-06)', async () => {
   const story = await beginStory({ tunables: { concurrency: 1, retryDelaysMs: [700, 700] } })
   const { fleet } = story
   await story.local()
@@ -41,5 +41,14 @@ test('I5 · a stop during the wait before a retry ends the message at once', asy
   await story.stop('sick')
   await story.settled()
   expect(await story.outcomes('sick')).toEqual(['1 retrying', '1 stopped'])
+  await story.end()
+})
+
+test('I4 · two messages that say the same are two, also when the first one has to be tried again (QO-04)', async () => {
+  const story = await beginStory()
+  await story.local()
+  for (let n = 0; n < 2; n++) await story.send('sick', { do: 'fail', times: 1 })
+  await story.settled()
+  expect(await story.outcomes('sick')).toEqual(['1 retrying', '1 completed', '2 retrying', '2 completed'])
   await story.end()
 })

@@ -1,6 +1,6 @@
 // A worker process is frozen for longer than its lock lives, is replaced, and then goes on as if nothing had happened.
 import { afterEach, expect, test } from 'vitest'
-import { eventually } from '../support/eventually.ts'
+import { eventually, sleep } from '../support/eventually.ts'
 import { beginStory, endStories, type Story } from '../support/story.ts'
 
 afterEach(endStories)
@@ -16,7 +16,7 @@ async function frozenWriter(): Promise<{ story: Story; frozen: Story['fleet']['w
   return { story, frozen }
 }
 
-test('I3 · a frozen owner that wakes up writes nothing, is told so, and leaves the new owner its lock', async () => {
+test('I3 · a frozen owner that wakes up writes nothing, is told so, and leaves the new owner its lock (SS-13)', async () => {
   const { story, frozen } = await frozenWriter()
   const { fleet } = story
   const { processId } = await story.local()
@@ -55,4 +55,47 @@ test('I8 · a stale lock of a replaced owner goes when that owner wakes up, and 
   await story.settled()
   expect(await story.outcomes('chat')).toEqual(['1 lost', '1 completed', '2 completed'])
   await story.end()
+})
+
+test('I3 I8 · a process with forty sessions that slept for long owns none of them when it wakes, and storms nobody (EL-07)', async () => {
+  const story = await beginStory({ workers: 1, tunables: { lockTtlMs: 1000 } })
+  const { fleet } = story
+  const sleeper = fleet.workers[0]!
+  const sessions = Array.from({ length: 40 }, (_, n) => `chat-${n}`)
+  for (const session of sessions) await story.send(session, { do: 'gate', name: 'go' })
+  await Promise.all(sessions.map((session) => fleet.saw('start', session)))
+  sleeper.freeze()
+  await story.local()
+  await Promise.all(sessions.map((session) => fleet.saw('start', session, 1, 2)))
+  sleeper.thaw()
+  await fleet.waitFor(
+    (lines) =>
+      lines.filter(({ what, process }) => what === 'signal' && process === sleeper.processId).length === 40,
+  )
+  await fleet.open('go')
+  await story.settled()
+  const starts = fleet.history().filter(({ what }) => what === 'start')
+  expect(starts).toHaveLength(80)
+  for (const session of sessions) expect(await story.outcomes(session)).toEqual(['1 lost', '1 completed'])
+  await story.end()
+})
+
+test('I4 · a process that gets a tenth of its time keeps its lease and its turn (EL-02)', async () => {
+  const story = await beginStory({ workers: 1, tunables: { hungAfterMs: 6000 } })
+  const { fleet } = story
+  const starved = fleet.workers[0]!
+  await story.send('chat', { do: 'gate', name: 'go' })
+  await fleet.saw('start', 'chat')
+  await story.local()
+  const over = performance.now() + 9000
+  while (performance.now() < over) {
+    starved.freeze()
+    await sleep(270)
+    starved.thaw()
+    await sleep(30)
+  }
+  await fleet.open('go')
+  await story.settled()
+  expect(await story.outcomes('chat')).toEqual(['1 completed'])
+  await story.end({ noReruns: true })
 })

@@ -9,7 +9,7 @@ afterEach(endStories)
 
 const SESSIONS = 2000
 
-test('I9 · 2,000 idle sessions cause no Redis command, no SQL statement and no connection', async () => {
+test('I9 · 2,000 idle sessions cause no Redis command, no SQL statement and no connection (PS-07)', async () => {
   const story = await beginStory({ own: { redis: true, mysql: true } })
   const worker = await story.local()
   await story.send('warm', { do: 'echo' })

@@ -5,7 +5,7 @@ import { beginStory, endStories } from '../support/story.ts'
 
 afterEach(endStories)
 
-test('I8 · with every notification lost, messages are found by the sweep and stops by the look at the rows', async () => {
+test('I8 · with every notification lost, messages are found by the sweep and stops by the look at the rows (PS-09)', async () => {
   const story = await beginStory({ own: { redis: true } })
   await story.redis.call('ACL', 'SETUSER', 'mute', 'on', '>mute', '~*', '&*', '+@all', '-publish')
   const redisUrl = story.redisUrl.replace('redis://', 'redis://mute:mute@')

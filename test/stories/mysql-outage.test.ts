@@ -13,7 +13,7 @@ afterEach(async () => {
 
 const tunables = { mysqlTimeoutMs: 500, enqueueTimeoutMs: 1500 }
 
-test('I1 · a frozen MySQL fails enqueue and stop within their deadline; a finishing turn commits when it is back', async () => {
+test('I1 · a frozen MySQL fails enqueue and stop within their deadline; a finishing turn commits when it is back (MY-02)', async () => {
   const story = await beginStory({ own: { mysql: true }, tunables })
   const { fleet, client } = story
   await story.local()
@@ -43,7 +43,7 @@ test('I1 · a frozen MySQL fails enqueue and stop within their deadline; a finis
   await story.end({ noReruns: true })
 })
 
-test('I1 · a MySQL that is killed and recovers has everything that was accepted, and nothing by halves', async () => {
+test('I1 · a MySQL that is killed and recovers has everything that was accepted, and nothing by halves (MY-01)', async () => {
   const story = await beginStory({ own: { mysql: true }, tunables })
   const { fleet } = story
   await story.local()
@@ -87,7 +87,8 @@ test('I4 · a MySQL that answers slowly still confirms the running turn while Re
   // A look takes longer than the silence that ends a turn; its answer is no silence.
   proxy.delay(250)
   story.servers.redis?.kill('SIGSTOP')
-  await sleep(6000)
+  // An outage of twice the life of a lock.
+  await sleep(2 * (story.tunables.lockTtlMs ?? 0))
   expect(fleet.history().filter(({ what }) => what === 'signal')).toEqual([])
   story.servers.redis?.kill('SIGCONT')
   proxy.delay(0)

@@ -65,3 +65,28 @@ test('I4 · answers that are late or lost repeat nothing, lose nothing and chang
   await story.settled()
   await story.end({ noReruns: true })
 })
+
+test.each([
+  ['slow, but in time', 100, true],
+  ['slower than any deadline', 350, false],
+])(
+  'I3 I4 · a process whose way to Redis is %s runs its turn to the end, or loses it once and for good (RD-16)',
+  async (_what, ms, isInTime) => {
+    const story = await beginStory()
+    const { fleet } = story
+    const redis = await proxied(story.redisUrl)
+    await story.local({ redisUrl: redis.url })
+    await story.send('chat', { do: 'gate', name: 'go' })
+    await fleet.saw('start', 'chat')
+    redis.delay(ms)
+    await story.local()
+    for (let n = 0; n < 5; n++) await story.send(`other-${n}`, { do: 'echo' })
+    // Longer than a lock lives.
+    await sleep(5000)
+    await fleet.open('go')
+    await story.settled()
+    const starts = fleet.history().filter(({ what, session }) => what === 'start' && session === 'chat')
+    expect(starts.length).toBeLessThanOrEqual(isInTime ? 1 : 2)
+    await story.end({ noReruns: isInTime })
+  },
+)

@@ -4,7 +4,7 @@ import { beginStory, endStories } from '../support/story.ts'
 
 afterEach(endStories)
 
-test('I1 · a message that kills three processes fails; bystanders finish and its session goes on', async () => {
+test('I1 · a message that kills three processes fails; bystanders finish and its session goes on (CR-02)', async () => {
   const story = await beginStory({ workers: 1, mayCrash: true })
   const { fleet } = story
   const bystanders = ['by-1', 'by-2', 'by-3']
@@ -30,5 +30,8 @@ test('I1 · a message that kills three processes fails; bystanders finish and it
     expect(outcomes.filter((outcome) => outcome === '1 lost').length).toBeLessThanOrEqual(2)
   }
   expect(fleet.workers.filter(({ end }) => end === 'SIGABRT').length).toBe(3)
+  expect(fleet.events('turn.failed').map(({ fields }) => fields)).toMatchObject([
+    { session: 'poison', seq: 1 },
+  ])
   await story.end()
 })

@@ -5,7 +5,7 @@ import { until } from '../support/eventually.ts'
 
 afterEach(endStories)
 
-test('I1 · without Redis messages are accepted, stopped and finished; what waits starts when it is back', async () => {
+test('I1 · without Redis messages are accepted, stopped and finished; what waits starts when it is back (ST-06)', async () => {
   const story = await beginStory({ own: { redis: true } })
   const { fleet } = story
   await story.local()

@@ -1,5 +1,7 @@
 // A worker's subscription looks healthy, but nothing arrives any more.
 import { afterEach, expect, test } from 'vitest'
+import { Keys } from '../../src/redis/keys.ts'
+import { until } from '../support/eventually.ts'
 import { beginStory, endStories } from '../support/story.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
 
@@ -9,7 +11,7 @@ afterEach(async () => {
   await proxy?.close()
 })
 
-test('I5 · a stop reaches a worker whose subscription went silent, and the subscription is replaced', async () => {
+test('I5 · a stop reaches a worker whose subscription went silent, and the subscription is replaced (PS-03)', async () => {
   const story = await beginStory()
   const { fleet } = story
   proxy = await startProxy(story.redisUrl)
@@ -27,4 +29,28 @@ test('I5 · a stop reaches a worker whose subscription went silent, and the subs
   await story.stop('other')
   expect(await fleet.saw('signal', 'other')).toMatchObject({ reason: 'stopped' })
   await story.end({ noReruns: true })
+})
+
+test('I8 · a process that read too slowly and was cut off by Redis hears again, and what it missed is found (PS-04)', async () => {
+  const story = await beginStory({ workers: 1, own: { redis: true } })
+  const { fleet, redis, prefix } = story
+  const slow = fleet.workers[0]!
+  await redis.config('SET', 'client-output-buffer-limit', 'pubsub 1mb 1mb 1')
+  await story.send('chat', { do: 'echo' })
+  await story.settled()
+  const keys = new Keys(prefix)
+  const channel = keys.processChannel(slow.processId)
+  const hears = async () => Number((await redis.pubsub('NUMSUB', channel))[1]) === 1
+  slow.freeze()
+  const missed = `wake ${'x'.repeat(500_000)}`
+  await until(async () => {
+    await redis.publish(channel, missed)
+    return !(await hears())
+  })
+  await story.send('chat', { do: 'echo' })
+  slow.thaw()
+  await story.settled()
+  await until(hears)
+  expect(await story.outcomes('chat')).toEqual(['1 completed', '2 completed'])
+  await story.end()
 })

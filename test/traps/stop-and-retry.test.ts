@@ -1,13 +1,13 @@
 // Traps of a stop that meets a failing turn: the message has its final state at once, not after the wait for its next
 // attempt, which is a minute here.
+import { setImmediate } from 'node:timers/promises'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { Ledger } from '../../src/mysql/ledger.ts'
 import { stop } from '../../src/protocol/intake.ts'
-import { sleep } from '../support/eventually.ts'
 import { TO_MYSQL } from './line.ts'
 import { Stage } from './stage.ts'
-import { eventually, openWorld, type World } from './world.ts'
+import { eventually, Latch, openWorld, type World } from './world.ts'
 
 let world: World
 let stage: Stage
@@ -72,16 +72,25 @@ test.each([true, false])(
 )
 
 test('I5 · a stop that meets a failing turn at any moment gives its message its final state without a further attempt', async () => {
-  const w1 = await world.worker(async () => {
-    await sleep(20 + Math.random() * 6)
+  const fail = new Map<string, Latch>()
+  const w1 = await world.worker(async ({ sessionId }) => {
+    await fail.get(sessionId)?.opened
     throw new Error('failed')
   }, SLOW_RETRY)
   const ids = Array.from({ length: 30 }, (_, round) => `s${round}`)
   for (const [round, id] of ids.entries()) {
+    const latch = new Latch(`the failure of ${id}`)
+    fail.set(id, latch)
     await world.client.enqueue(id, 'hello')
     await w1.says('turn.started', round + 1)
-    await sleep(19)
-    await world.client.stop(id)
+    // Either comes first, by so many turns of the event loop that the other has got a little further each time.
+    let stopped: Promise<unknown> | undefined
+    const steps = [() => void (stopped = world.client.stop(id)), () => latch.open()]
+    const [first, second] = round % 2 ? steps : steps.reverse()
+    first?.()
+    for (let turns = 0; turns < round; turns++) await setImmediate()
+    second?.()
+    await stopped
   }
   await Promise.all(ids.map((id) => world.done(id)))
   expect(w1.saw('turn.started')).toHaveLength(ids.length)
