@@ -1,0 +1,97 @@
+// Processes to be killed: compiled into one file, because each of the many is started for one point, and started ahead,
+// so that the next is loaded while the present one runs.
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build } from 'vite'
+import type { ProbeOptions } from '../support/probe.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const LOG_MAX = 4000
+
+export class Victim {
+  readonly exited: Promise<string>
+  readonly loaded: Promise<unknown>
+  /** How it ended: code or signal. */
+  end: string | undefined
+  /** The end of its standard error. */
+  log = ''
+  readonly #child: ChildProcess
+
+  constructor(program: string) {
+    const child = spawn(process.execPath, ['--unhandled-rejections=strict', program], {
+      stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    })
+    this.#child = child
+    child.on('error', (error) => (this.log += String(error)))
+    child.stderr
+      ?.setEncoding('utf8')
+      .on('data', (text: string) => (this.log = (this.log + text).slice(-LOG_MAX)))
+    this.loaded = once(child, 'message').catch(() => undefined)
+    this.exited = once(child, 'exit').then(([code, signal]) => (this.end = String(signal ?? code)))
+  }
+
+  /** Resolves with its process id when it serves, with undefined when it ended before. */
+  async serve(options: ProbeOptions): Promise<string | undefined> {
+    await Promise.race([this.loaded, this.exited])
+    if (this.end !== undefined) return undefined
+    const serving = once(this.#child, 'message').then(([processId]) => String(processId))
+    this.#child.send(options)
+    return Promise.race([serving, this.exited.then(() => undefined)])
+  }
+
+  kill(): void {
+    this.#child.kill('SIGKILL')
+  }
+
+  terminate(): void {
+    this.#child.kill('SIGTERM')
+  }
+}
+
+export class Victims {
+  readonly #folder: string
+  readonly #program: string
+  readonly #ready: Victim[] = []
+
+  private constructor(folder: string, ahead: number) {
+    this.#folder = folder
+    this.#program = join(folder, 'test', 'crash-points', 'victim.mjs')
+    while (this.#ready.length < ahead) this.#ready.push(new Victim(this.#program))
+  }
+
+  /** `ahead`: how many wait to be used. */
+  static async prepare(parent: string, ahead: number): Promise<Victims> {
+    const folder = await mkdtemp(join(parent, 'victim-'))
+    await build({
+      root: ROOT,
+      configFile: false,
+      logLevel: 'error',
+      ssr: { noExternal: true },
+      build: {
+        ssr: join(ROOT, 'test', 'crash-points', 'victim.ts'),
+        // As deep as in the sources, for the sake of the migrations' place.
+        outDir: join(folder, 'test', 'crash-points'),
+        minify: false,
+        target: 'node20',
+        rolldownOptions: { output: { codeSplitting: false, entryFileNames: '[name].mjs' } },
+      },
+    })
+    await cp(join(ROOT, 'migrations'), join(folder, 'migrations'), { recursive: true })
+    return new Victims(folder, ahead)
+  }
+
+  /** One that nobody has used, and another one is started in its place. */
+  take(): Victim {
+    this.#ready.push(new Victim(this.#program))
+    return this.#ready.shift()!
+  }
+
+  async close(): Promise<void> {
+    for (const victim of this.#ready) victim.kill()
+    await Promise.all(this.#ready.map((victim) => victim.exited))
+    await rm(this.#folder, { recursive: true, force: true })
+  }
+}
