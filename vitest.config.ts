@@ -1,15 +1,15 @@
-// How the tests run. `vitest run` is the fast suite; `vitest run --mode slow` is test/stories-slow. Both share one
-// private Redis and one private MySQL-family server, started by test/support/global-setup.ts.
+// How the tests run. `vitest run` is the fast suite; `vitest run --mode slow` is test/stories-slow and a short campaign of
+// test/torture. Both share one private Redis and one private MySQL-family server, started by test/support/global-setup.ts.
 import { configDefaults, defineConfig } from 'vitest/config'
 
-const slowStories = 'test/stories-slow/**'
+const SLOW = ['test/stories-slow/*.test.ts', 'test/torture/{rest,torture}.test.ts']
 
 export default defineConfig(({ mode }) => {
   const slow = mode === 'slow'
   return {
     test: {
-      include: [slow ? `${slowStories}/*.test.ts` : 'test/**/*.test.ts'],
-      exclude: slow ? configDefaults.exclude : [...configDefaults.exclude, slowStories],
+      include: slow ? SLOW : ['test/**/*.test.ts'],
+      exclude: slow ? configDefaults.exclude : [...configDefaults.exclude, ...SLOW],
       globalSetup: ['test/support/global-setup.ts'],
       pool: 'forks',
       // Tests start processes of their own (servers, workers), so more files at once would only make them time out.

@@ -102,7 +102,8 @@ export async function elect(
   processId: string,
   ttlMs: number,
 ): Promise<boolean> {
-  return (await redis.set(keys.tick(tick), processId, 'PX', ttlMs, 'NX')) === 'OK'
+  // A tick is a part of some interval; Redis takes whole milliseconds only.
+  return (await redis.set(keys.tick(tick), processId, 'PX', Math.ceil(ttlMs), 'NX')) === 'OK'
 }
 
 /**

@@ -69,7 +69,7 @@ const idsLike = async (mysql: Mysql, pattern: string) =>
       .execute()
   ).map(({ id }) => id)
 
-test('every connection of our pool is set up before its first statement', async () => {
+test('every connection of our pool is set up before its first statement (MY-14)', async () => {
   const mysql = open(server.url, { poolSize: 5 })
   const sessions = await Promise.all(Array.from({ length: 10 }, () => session(mysql)))
   for (const one of sessions) {
@@ -109,7 +109,7 @@ test.each([
         namedPlaceholders: true,
       }),
   ],
-])('over %s text, numbers and times come back as they went in', async (name, source) => {
+])('over %s text, numbers and times come back as they went in (MY-14)', async (name, source) => {
   const mysql = open(source())
   const payload = `{"text":"😀 \\u0000 'quoted' \\\\ \u2028 ? :name İß"}`
   const at = new Date('2024-02-29T23:59:59.987Z')

@@ -7,7 +7,7 @@ import { add, connectionId, failure, faultServer } from './faults.ts'
 
 const at = faultServer()
 
-test('a frozen server keeps nobody waiting, and is used again when it thaws', async () => {
+test('a frozen server keeps nobody waiting, and is used again when it thaws (MY-02)', async () => {
   const mysql = at.open({ timeoutMs: 1000 })
   await connectionId(mysql.db)
   const started = performance.now()
@@ -55,7 +55,7 @@ test('a connection that comes back with a statement under way is not used again'
 test.each([
   ['by a little', '"'.repeat(600 * 1024)],
   ['by far', 'é'.repeat(10 * 1024 ** 2)],
-])('a statement too large for the server %s says so and poisons nothing', async (_how, body) => {
+])('a statement too large for the server %s says so and poisons nothing (MY-11)', async (_how, body) => {
   const mysql = at.open()
   await mysql.transaction((trx) => add(trx, 3, body.slice(0, 500 * 1024)))
   const error = await failure(mysql.transaction((trx) => add(trx, 1, body)))
@@ -65,7 +65,7 @@ test.each([
   expect(await at.ids()).toEqual([2, 3])
 })
 
-test('a server that became read-only is left for a new connection', async () => {
+test('a server that became read-only is left for a new connection (MY-10)', async () => {
   const url = new URL(at.server.url)
   url.username = 'app'
   const mysql = at.open({}, url.href)

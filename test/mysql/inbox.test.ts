@@ -113,7 +113,7 @@ test('I6 · the same key with other content conflicts with the first, also withi
   expect(Number((await rowOf(id)).inbox_seq)).toBe(2)
 })
 
-test('I6 · keys that differ by case are two messages, and so are sessions', async () => {
+test('I6 · keys that differ by case are two messages, and so are sessions (PE-08)', async () => {
   const { inbox } = open()
   const [lower, upper] = ['case-a', 'case-A']
   await inbox.accept([to(lower, { key: 'k' }), to(upper, { key: 'k' }), to(lower, { key: 'K' })], never())

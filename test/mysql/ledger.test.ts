@@ -45,7 +45,7 @@ test('an unknown session is undefined, and its neighbours are not', async () => 
   expect(results).toMatchObject([undefined, { through: 2 }, undefined])
 })
 
-test('I8 · sessions whose rows somebody holds never hold up the others, in one batch or one by one', async () => {
+test('I8 · sessions whose rows somebody holds never hold up the others, in one batch or one by one (MY-06)', async () => {
   const { ledger, troubles } = await world.open()
   const [a = '', b = '', free = '', other = ''] = await world.sessions(4)
   const release = await world.holdRows([a, b])
@@ -96,7 +96,7 @@ test('I8 · one impossible change, or one rule that throws, does not fail its ne
   expect(Number((await world.rowOf(b)).entry_seq)).toBe(0)
 })
 
-test('I1 · a deadlock is retried whole', async () => {
+test('I1 · a deadlock is retried whole (MY-04)', async () => {
   const { ledger, troubles } = await world.open()
   const [id = '', heavy = ''] = await world.sessions(2)
   await world.started(id)

@@ -35,7 +35,7 @@ test('migrating applies everything in order, says so, and has nothing to do the 
   for (const { appliedAt } of status) expect(appliedAt).toBeInstanceOf(Date)
 })
 
-test('five migrators at once apply each migration once', async () => {
+test('five migrators at once apply each migration once (MY-13)', async () => {
   const fleet = Array.from({ length: 5 }, () => connectMysql(database.url, { poolSize: 2 }))
   try {
     const results = await Promise.all(fleet.map(({ db }) => migrateUp(db)))
@@ -49,7 +49,7 @@ test('five migrators at once apply each migration once', async () => {
 test.each([
   ['before its second file', /CREATE TABLE IF NOT EXISTS butler_messages/],
   ['between a file and its record', /insert into `butler_migrations`[^]*0002_messages/],
-])('a migrator killed %s leaves work that the next one completes', async (_when, moment) => {
+])('a migrator killed %s leaves work that the next one completes (MY-13)', async (_when, moment) => {
   let reached = () => {}
   const isThere = new Promise<void>((resolve) => (reached = resolve))
   const wire = await wireTo(database.url, (text) => {
@@ -71,7 +71,7 @@ test.each([
   }
 })
 
-test('a database that is ahead of this version is left alone', async () => {
+test('a database that is ahead of this version is left alone (SD-08)', async () => {
   await migrateUp(mysql.db)
   await sql`insert into butler_migrations values ('9999_future', '2999-01-01T00:00:00.000Z')`.execute(
     mysql.db,

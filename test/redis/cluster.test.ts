@@ -67,7 +67,7 @@ test('locks', async () => {
   expect(await lock.releaseMany(redis, keys, locks)).toEqual([false, true, true, true])
 })
 
-test('queues, and one broken session among several', async () => {
+test('queues, and one broken session among several (RD-09)', async () => {
   const redis = connection.commands
   const options = { idleMs: TTL, more: false }
   await lock.acquire(redis, keys, 'a', MINE, TTL)

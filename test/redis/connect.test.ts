@@ -59,7 +59,7 @@ test('a Redis that is down is trouble, not an exception, and commands fail fast'
   await own.stop()
 })
 
-test('a restart is reported and over by itself; what was sent meanwhile does not happen later', async () => {
+test('a restart is reported and over by itself; what was sent meanwhile does not happen later (LK-04)', async () => {
   const own = await ownRedis()
   const { commands, troubles, onReady } = connectTo(own.url)
   await commands.set('a', '1')
@@ -115,7 +115,7 @@ test('a blackholed connection is replaced', async () => {
   await proxy.close()
 })
 
-test('a demoted primary costs the connection, so that a name can lead to the new one', async () => {
+test('a demoted primary costs the connection, so that a name can lead to the new one (RD-05)', async () => {
   const own = await ownRedis()
   const { commands, onReady } = connectTo(own.url)
   await commands.ping()
@@ -129,7 +129,7 @@ test('a demoted primary costs the connection, so that a name can lead to the new
   await own.stop()
 })
 
-test('a wrong password is trouble, and over when it is right', async () => {
+test('a wrong password is trouble, and over when it is right (RD-15)', async () => {
   const own = await ownRedis(['--requirepass', 'right'])
   const admin = new Redis(own.url, { password: 'right' })
   const { commands, troubles } = connectTo(`redis://:wrong@127.0.0.1:${own.port}`)
@@ -151,6 +151,17 @@ test('a caller’s client is a recipe: duplicated with our behaviour, and never 
   const reader = new Redis(server.url, { db: 3 })
   expect(await reader.get(key)).toBe('1')
   reader.disconnect()
+  theirs.disconnect()
+})
+
+test('automatic pipelining of a caller’s client is not ours: answers of one session never wait for another’s (RD-10)', async () => {
+  const theirs = new Redis(server.url, { enableAutoPipelining: true, lazyConnect: true })
+  const { commands } = connectTo(theirs)
+  const key = freshPrefix()
+  const script = "return redis.call('INCRBY', KEYS[1], 1)"
+  const counts = await Promise.all(Array.from({ length: 50 }, () => commands.eval(script, 1, key)))
+  expect(counts).toEqual(Array.from({ length: 50 }, (_, n) => n + 1))
+  expect((commands as Redis).options.enableAutoPipelining).toBe(false)
   theirs.disconnect()
 })
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { Keys } from '../../src/redis/keys.ts'
 
-test('every name carries the prefix, and a session’s names share its hash tag', () => {
+test('every name carries the prefix, and a session’s names share its hash tag (RD-09)', () => {
   const keys = new Keys('shop:chat')
   expect([keys.lock('a:1'), keys.queue('a:1'), keys.processing('a:1'), keys.live('a:1')]).toEqual([
     'shop:chat:{a:1}:lock',

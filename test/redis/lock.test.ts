@@ -203,7 +203,7 @@ describe('release', () => {
 })
 
 describe('a lock without a TTL', () => {
-  test('of somebody else gets one from acquire and from renew, so that it can expire', async () => {
+  test('of somebody else gets one from acquire and from renew, so that it can expire (CR-06)', async () => {
     for (const step of ['acquire', 'renew'] as const) {
       await redis.set(keys.lock(ID), OTHER)
       if (step === 'acquire') await lock.acquire(redis, keys, ID, MINE, TTL)

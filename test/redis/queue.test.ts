@@ -259,7 +259,7 @@ describe('recover', () => {
   })
 })
 
-test('what was pushed in order is taken in order, with a recovery in between', async () => {
+test('what was pushed in order is taken in order, with a recovery in between (QO-03)', async () => {
   await redis.set(keys.lock(ID), MINE)
   for (const seq of [1, 2, 3, 4]) await queue.pushMany(redis, keys, [{ id: ID, reference: `${seq}:m` }])
   const taken: string[] = []

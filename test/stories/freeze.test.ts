@@ -58,7 +58,8 @@ test('I8 · a stale lock of a replaced owner goes when that owner wakes up, and 
 })
 
 test('I3 I8 · a process with forty sessions that slept for long owns none of them when it wakes, and storms nobody (EL-07)', async () => {
-  const story = await beginStory({ workers: 1, tunables: { lockTtlMs: 1000 } })
+  // A time of which no part is a round number.
+  const story = await beginStory({ workers: 1, tunables: { lockTtlMs: 3113 } })
   const { fleet } = story
   const sleeper = fleet.workers[0]!
   const sessions = Array.from({ length: 40 }, (_, n) => `chat-${n}`)
@@ -66,7 +67,7 @@ test('I3 I8 · a process with forty sessions that slept for long owns none of th
   await Promise.all(sessions.map((session) => fleet.saw('start', session)))
   sleeper.freeze()
   await story.local()
-  await Promise.all(sessions.map((session) => fleet.saw('start', session, 1, 2)))
+  await Promise.all(sessions.map((session) => fleet.saw('start', session, 1, 2, { ms: 40_000 })))
   sleeper.thaw()
   await fleet.waitFor(
     (lines) =>

@@ -10,7 +10,7 @@ test.each([
   ['MySQL', ['mysql']],
   ['both', ['redis', 'mysql']],
 ] as const)(
-  'I8 · SIGTERM ends a process although %s hangs, and its session goes on afterwards (SD-05)',
+  'I8 · SIGTERM ends a process although %s does not answer, and its session goes on afterwards (SD-05)',
   async (_what, stores) => {
     const story = await beginStory({
       workers: 2,
@@ -27,7 +27,7 @@ test.each([
     for (const member of [busy, idle!]) member.terminate()
     expect(await Promise.all([busy.exited, idle!.exited])).toEqual(['0', '0'])
     // Half a second of grace, five to hand over, and the deadlines of both stores.
-    expect(performance.now() - since).toBeLessThan(20_000)
+    expect(performance.now() - since).toBeLessThan(30_000)
     for (const store of stores) servers[store]?.kill('SIGCONT')
     await fleet.open('go')
     await story.local()

@@ -24,21 +24,37 @@ export interface Entry {
   readonly type: string
   readonly step: string | null
   readonly call: string | null
+  /** Of the runtime's own entries: what they say. */
+  readonly payload: Readonly<Record<string, unknown>> | undefined
+  /** Of `turn_ended`. */
   readonly outcome: string | undefined
+  /** By the database's clock: milliseconds since 1970. */
+  readonly at: number
+}
+
+export interface Message {
+  readonly id: string
+  readonly status: string | null
+  readonly payload: unknown
+  readonly at: number
 }
 
 export interface Facts {
   readonly sessions: Session[]
   /** By session. */
   readonly entries: ReadonlyMap<string, Entry[]>
-  /** Status by `session seq`. */
-  readonly messages: ReadonlyMap<string, { id: string; status: string | null }>
+  /** By `session seq`. */
+  readonly messages: ReadonlyMap<string, Message>
 }
+
+const OWN = ['turn_started', 'turn_ended', 'error']
+const MILLISECONDS = "timestampdiff(microsecond, '1970-01-01', {}) / 1000"
 
 /** Everything, in the order of sessions and entries. */
 export async function readFacts(mysqlUrl: string): Promise<Facts> {
   const connection = await createConnection({ uri: mysqlUrl, supportBigNumbers: true })
-  const rows = async (sql: string) => (await connection.query<RowDataPacket[]>(sql))[0]
+  const rows = async (sql: string, values?: unknown[]) =>
+    (await connection.query<RowDataPacket[]>(sql, values))[0]
   try {
     const sessions = await rows(
       `select id, inbox_seq as inbox, done_seq as done, stop_seq as stop, running_seq as running, epoch,
@@ -47,26 +63,30 @@ export async function readFacts(mysqlUrl: string): Promise<Facts> {
     )
     const entries = await rows(
       `select e.session_id as session, e.entry_seq as entry, e.seq, e.epoch, e.attempt, e.type, e.step_key as step,
-         e.call_id as \`call\`, if(e.type = 'turn_ended', e.payload, null) as payload
+         e.call_id as \`call\`, if(e.type in (?), e.payload, null) as payload,
+         ${MILLISECONDS.replace('{}', 'e.created_at')} as at
        from butler_entries e join butler_sessions s on s.id = e.session_id and e.entry_seq > s.purge_entry_seq
        order by e.session_id, e.entry_seq`,
+      [OWN],
     )
-    const messages = await rows('select session_id as session, seq, id, status from butler_messages')
+    const messages = await rows(
+      `select session_id as session, seq, id, status, payload, ${MILLISECONDS.replace('{}', 'created_at')} as at
+       from butler_messages`,
+    )
     const bySession = new Map<string, Entry[]>()
-    for (const { payload, ...row } of entries) {
-      const outcome =
-        payload === null ? undefined : (JSON.parse(String(payload)) as { outcome: string }).outcome
+    for (const { payload: text, ...row } of entries) {
+      const payload = text === null ? undefined : (JSON.parse(String(text)) as Entry['payload'])
       const list = bySession.get(String(row['session'])) ?? []
       bySession.set(String(row['session']), list)
-      list.push({ ...row, outcome } as Entry)
+      list.push({ ...row, payload, outcome: payload?.['outcome'], at: Number(row['at']) } as Entry)
     }
     return {
       sessions: sessions as unknown as Session[],
       entries: bySession,
       messages: new Map(
-        messages.map(({ session, seq, id, status }) => [
+        messages.map(({ session, seq, at, payload, ...rest }) => [
           `${session} ${seq}`,
-          { id: String(id), status: status === null ? null : String(status) },
+          { ...rest, payload: JSON.parse(String(payload)), at: Number(at) } as Message,
         ]),
       ),
     }

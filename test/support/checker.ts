@@ -1,10 +1,9 @@
 // Decides after a story whether the invariants held, from the database and from what handlers and producers noted down.
-// Every message must be final by then; call it last, as `await expectClean(…)`, or `check(…)` for the list.
+// Every message must be final by then; call it last.
 //
 // I1 accepted = final exactly once · I2 order by commits · I3 epochs, dense entries, no foreign row inside a turn ·
 // I4 run again only for a reason, finished steps not repeated, one handler call per attempt · I5 nothing starts below a
 // tombstone · I6 one message per key · tool calls paired within their attempt.
-import { expect } from 'vitest'
 import { type Entry, type Facts, readFacts, type Session } from './checker-facts.ts'
 import type { Line } from './history.ts'
 
@@ -38,10 +37,6 @@ export interface Evidence {
 
 const FINAL = ['completed', 'stopped', 'failed', 'withdrawn', 'missing']
 const RERUN = ['retrying', 'lost', 'handed_over']
-
-export async function expectClean(evidence: Evidence): Promise<void> {
-  expect(await check(evidence)).toEqual([])
-}
 
 /** What is wrong, in words; empty when nothing is. */
 export async function check(evidence: Evidence): Promise<string[]> {

@@ -1,6 +1,6 @@
 // Real worker processes for a story: started, killed, frozen, thawed, terminated and restarted by the test.
 //
-//   const fleet = await startFleet({ workers: 2, redisUrl, mysqlUrl, prefix, tunables: { lockTtlMs: 3000 } })
+//   const fleet = await startFleet({ workers: 2, parent, redisUrl, mysqlUrl, prefix, tunables: { lockTtlMs: 3000 } })
 //   const start = await fleet.waitFor((lines) => lines.find(({ what }) => what === 'start'))
 //   fleet.byProcess(start.process).kill()
 //   fleet.open('go')                            lets handlers pass the gate `go` (probe-handler.ts)
@@ -13,21 +13,24 @@ import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { inject } from 'vitest'
 import type { TunablesInput } from '../../src/index.ts'
 import { until, type Patience } from './eventually.ts'
-import { readHistory, type Line } from './history.ts'
+import { HistoryFile, type Line } from './history.ts'
 import type { ProbeOptions } from './probe.ts'
 
 export interface FleetOptions {
   /** How many are started before `startFleet` resolves. */
   readonly workers: number
+  /** Where its folder is made. */
+  readonly parent: string
   readonly redisUrl: string
   readonly mysqlUrl: string
   readonly prefix: string
   readonly tunables?: TunablesInput
   /** Processes may end by themselves. */
   readonly mayCrash?: boolean
+  /** What they run, if not `probe-worker.ts`: the same as JavaScript. */
+  readonly program?: string
 }
 
 /** What one worker gets instead of the fleet's: a proxy's URL, a setting of its own. */
@@ -36,6 +39,9 @@ export interface Overrides {
   readonly mysqlUrl?: string
   readonly tunables?: TunablesInput
   readonly kinds?: readonly string[]
+  /** Modules loaded before everything else, and what the environment adds. */
+  readonly preload?: readonly string[]
+  readonly env?: Readonly<Record<string, string>>
 }
 
 const PROGRAM = fileURLToPath(new URL('probe-worker.ts', import.meta.url))
@@ -92,6 +98,11 @@ export class Member {
     this.#child.kill('SIGCONT')
   }
 
+  /** The wall clock of a process that was started with a second one in its preload jumps to the other. */
+  jump(): void {
+    this.#child.kill('SIGUSR2')
+  }
+
   /** SIGTERM, as a deploy does; `exited` says when it has left. */
   terminate(): void {
     this.#signal('SIGTERM')
@@ -108,15 +119,17 @@ export class Fleet {
   readonly workers: Member[] = []
   readonly folder: string
   readonly #options: FleetOptions
+  readonly #history: HistoryFile
 
   constructor(options: FleetOptions, folder: string) {
     this.#options = options
     this.folder = folder
+    this.#history = new HistoryFile(join(folder, 'history'))
   }
 
   /** Starts one more and resolves when it serves. */
   async spawn(overrides: Overrides = {}): Promise<Member> {
-    const { redisUrl, mysqlUrl, prefix, tunables } = this.#options
+    const { redisUrl, mysqlUrl, prefix, tunables, program = PROGRAM } = this.#options
     const options: ProbeOptions = {
       redisUrl: overrides.redisUrl ?? redisUrl,
       mysqlUrl: overrides.mysqlUrl ?? mysqlUrl,
@@ -124,13 +137,20 @@ export class Fleet {
       folder: this.folder,
       ...(overrides.kinds ? { kinds: overrides.kinds } : {}),
     }
-    const args = ['--import', 'tsx', '--unhandled-rejections=strict', PROGRAM, JSON.stringify(options)]
-    const member = new Member(spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'pipe'] }), overrides)
+    const loader = program.endsWith('.ts') ? ['tsx'] : []
+    const preload = [...loader, ...(overrides.preload ?? [])].flatMap((name) => ['--import', name])
+    const args = [...preload, '--unhandled-rejections=strict', program, JSON.stringify(options)]
+    const env = { ...process.env, ...overrides.env }
+    const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'pipe'], env })
+    const member = new Member(child, overrides)
     this.workers.push(member)
     const ready = await this.waitFor(
       (lines) => lines.find(({ pid, what }) => pid === member.pid && what === 'ready') ?? !member.alive,
       { ms: 60_000, what: 'a worker process to be ready' },
-    )
+    ).catch(async (error: unknown) => {
+      await member.kill()
+      throw error
+    })
     if (ready === true) throw new Error(`A worker process did not start (${member.end}):\n${member.log}`)
     member.processId = ready.process
     return member
@@ -154,7 +174,7 @@ export class Fleet {
   }
 
   history(): Line[] {
-    return readHistory(join(this.folder, 'history'))
+    return this.#history.read()
   }
 
   /** Resolves with what `predicate` finds in the history as soon as that is neither undefined, null nor false. */
@@ -214,7 +234,7 @@ function complain(member: Member): never {
 }
 
 export async function startFleet(options: FleetOptions): Promise<Fleet> {
-  const fleet = new Fleet(options, await mkdtemp(join(inject('runFolder'), 'fleet-')))
+  const fleet = new Fleet(options, await mkdtemp(join(options.parent, 'fleet-')))
   try {
     await Promise.all(Array.from({ length: options.workers }, () => fleet.spawn()))
     return fleet

@@ -1,6 +1,6 @@
 // The history file of a story: one JSON line per thing a handler or a worker process did, appended at once by a synchronous call,
 // outside of the system under test, so that it survives whatever is killed. All processes of a story share one file.
-import { appendFileSync, readFileSync } from 'node:fs'
+import { appendFileSync, closeSync, fstatSync, openSync, readSync } from 'node:fs'
 
 export interface Line {
   /**
@@ -8,6 +8,8 @@ export interface Line {
    * signal), `waiting` (at a closed gate; `name`), `called` (a tool call is open), `signal` (its signal fired; `reason`),
    * `end` (returned), `abort` (threw because of its signal), `threw`.
    * Of processes: `ready`, `leaving`, `left`, `event` (telemetry; `name`, `fields`).
+   * Of producers (`name`: the call; `fields`): `invoked`, then `ok`, `failed` (nothing happened) or `unknown`.
+   * Of a rig: `fault` and `healed` (`name`: its kind; `fields`).
    */
   readonly what: string
   readonly pid: number
@@ -37,17 +39,38 @@ export function scribe(file: string, processId: string): (note: Note) => void {
   }
 }
 
-/** Every complete line so far; none while the file does not exist. */
-export function readHistory(file: string): Line[] {
-  let text: string
-  try {
-    text = readFileSync(file, 'utf8')
-  } catch {
-    return []
+/** A history file as it grows: what was read once is not read again. */
+export class HistoryFile {
+  readonly #file: string
+  readonly #lines: Line[] = []
+  #bytes = 0
+
+  constructor(file: string) {
+    this.#file = file
   }
-  return text
-    .slice(0, text.lastIndexOf('\n') + 1)
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Line)
+
+  /** Every complete line so far; none while the file does not exist. */
+  read(): Line[] {
+    const fresh = this.#fresh()
+    const end = fresh.lastIndexOf('\n') + 1
+    this.#bytes += end
+    for (const line of fresh.toString('utf8', 0, end).split('\n'))
+      if (line !== '') this.#lines.push(JSON.parse(line) as Line)
+    return [...this.#lines]
+  }
+
+  #fresh(): Buffer {
+    let file: number
+    try {
+      file = openSync(this.#file, 'r')
+    } catch {
+      return Buffer.alloc(0)
+    }
+    try {
+      const bytes = Buffer.alloc(fstatSync(file).size - this.#bytes)
+      return bytes.subarray(0, readSync(file, bytes, 0, bytes.length, this.#bytes))
+    } finally {
+      closeSync(file)
+    }
+  }
 }

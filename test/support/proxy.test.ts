@@ -64,3 +64,17 @@ test('a blackhole for subscribers leaves other connections alone', async () => {
   expect(heard).toEqual(['before'])
   subscriber.disconnect()
 })
+
+test('an aimed proxy leads to another server, a calm one does nothing any more', async () => {
+  await client.set(key, '7')
+  const other = await startProxy(services().redisUrl)
+  proxy.aim(other.url)
+  proxy.cut()
+  await eventually(async () => expect(await client.get(key)).toBe('7'))
+  expect(other.connections()).toBe(1)
+  proxy.refuse(true)
+  void proxy.swallow('incr')
+  proxy.calm()
+  await eventually(async () => expect(await client.incr(key)).toBe(8))
+  await other.close()
+})

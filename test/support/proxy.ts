@@ -8,6 +8,8 @@
 //   const swallowed = proxy.swallow('commit')   the next such request is executed, its answer is not, then the line is cut
 //   proxy.cutAfter(3)                       cuts a connection after so many further chunks from the server
 //   const gate = proxy.gate('evalsha')      holds the next such request: await gate.seen … gate.release()
+//   proxy.aim(url)                          new connections go to another server; cut() ends the present ones
+//   proxy.calm()                            no refusal, delay or hook any more; a gate is its holder's to release
 //   await proxy.close()
 //
 // Requests are matched as text, case-insensitively, per chunk as the client sent it. `{ subscribersOnly: true }` limits
@@ -39,6 +41,8 @@ export interface Proxy {
   swallow(request: string): Promise<void>
   cutAfter(answers: number): void
   gate(request: string): Gate
+  aim(target: string | number): void
+  calm(): void
   close(): Promise<void>
 }
 
@@ -56,7 +60,6 @@ class Line {
   /** What is done with the server's next chunk instead of passing it on. */
   onAnswer: (() => void) | undefined
   answersLeft = Infinity
-  readonly #delayMs: () => number
   readonly #toFar: ((chunk: Buffer) => void) & { settled: () => Promise<void> }
 
   constructor(
@@ -65,19 +68,19 @@ class Line {
     onRequest: (line: Line, text: string) => 'pass' | Promise<void>,
     delayMs: (line: Line) => number,
   ) {
-    this.#delayMs = () => delayMs(this)
+    const delay = () => delayMs(this)
     this.near = near
     this.far = far
-    this.#toFar = inOrder(async (chunk) => {
+    this.#toFar = inOrder(delay, async (chunk, due) => {
       const text = chunk.toString('latin1').toLowerCase()
       if (text.includes('subscribe')) this.subscriber = true
       const outcome = onRequest(this, text)
-      await this.#wait()
+      await due
       if (outcome !== 'pass') await outcome
       if (!this.silent && far.writable) far.write(chunk)
     })
-    const toNear = inOrder(async (chunk) => {
-      await this.#wait()
+    const toNear = inOrder(delay, async (chunk, due) => {
+      await due
       if (this.silent) return
       if (this.onAnswer) return this.onAnswer()
       if (near.writable) near.write(chunk)
@@ -94,25 +97,23 @@ class Line {
     this.near.destroy()
     this.far.destroy()
   }
-
-  async #wait(): Promise<void> {
-    const ms = this.#delayMs()
-    if (ms > 0) await sleep(ms)
-  }
 }
 
-/** Handles chunks one after the other, however long each takes. */
-function inOrder(handle: (chunk: Buffer) => Promise<void>) {
+/** Handles chunks one after the other, however long each takes; a delay counts from each one's arrival. */
+function inOrder(delayMs: () => number, handle: (chunk: Buffer, due: Promise<void>) => Promise<void>) {
   let last = Promise.resolve()
   const push = (chunk: Buffer): void => {
-    last = last.then(() => handle(chunk))
+    const ms = delayMs()
+    const due = ms > 0 ? sleep(ms) : Promise.resolve()
+    last = last.then(() => handle(chunk, due))
   }
   return Object.assign(push, { settled: () => last })
 }
 
 /** `target`: a server's URL or its port on this machine. */
 export async function startProxy(target: string | number): Promise<Proxy> {
-  const targetUrl = new URL(typeof target === 'number' ? `tcp://127.0.0.1:${target}` : target)
+  const parse = (one: string | number) => new URL(typeof one === 'number' ? `tcp://127.0.0.1:${one}` : one)
+  let targetUrl = parse(target)
   const lines = new Set<Line>()
   const hooks = new Set<Hook>()
   let refused = false
@@ -172,6 +173,12 @@ export async function startProxy(target: string | number): Promise<Proxy> {
       ),
     cutAfter: (answers) => chosen().forEach((line) => (line.answersLeft = answers)),
     gate: (request) => gateOf((act) => hookOnce(request, act)),
+    aim: (next) => (targetUrl = parse(next)),
+    calm: () => {
+      hooks.clear()
+      refused = false
+      delayMs = () => 0
+    },
     close: async () => {
       for (const line of lines) line.cut()
       await new Promise<void>((resolve) => server.close(() => resolve()))

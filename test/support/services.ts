@@ -1,14 +1,14 @@
 // What a test may use of the servers: a database and a key prefix of its own on the shared ones, or whole servers of its
 // own, which it may kill, freeze, flush and empty. Nothing here ever touches what it has not made: the shared servers
 // may be somebody's.
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createConnection } from 'mysql2/promise'
 import { customAlphabet } from 'nanoid'
 import { inject } from 'vitest'
 import { ensureDatabase, startMysql, startRedis, type Server } from '../../src/cli/servers.ts'
-import { until } from './eventually.ts'
+
+export { freeze } from './freeze.ts'
 
 /** Lower case only: it goes into database names, which some file systems fold. */
 const random = customAlphabet('0123456789abcdefghijklmnopqrstuvwxyz', 12)
@@ -17,6 +17,9 @@ const random = customAlphabet('0123456789abcdefghijklmnopqrstuvwxyz', 12)
 export function services(): { redisUrl: string; mysqlUrl: string } {
   return { redisUrl: inject('redisUrl'), mysqlUrl: inject('mysqlUrl') }
 }
+
+/** Where everything of this run lies; removed when it ends. */
+export const runFolder = (): string => inject('runFolder')
 
 /** An empty database of our own on the shared MySQL (or on `serverUrl`). */
 export async function freshDatabase(
@@ -45,27 +48,14 @@ export const ownRedis = (args: string[] = []): Promise<Server> =>
   inOwnFolder((folder) => startRedis({ folder, args }))
 
 /** An initialised data folder to copy, made by whoever starts a MySQL first. */
-export const seedFolder = (): string => join(inject('runFolder'), 'seed')
+export const seedFolder = (): string => join(runFolder(), 'seed')
 
 /** A MySQL or MariaDB that only this test uses; see ownRedis. */
 export const ownMysql = (args: string[] = []): Promise<Server> =>
   inOwnFolder((folder) => startMysql({ folder, args, seedFolder: seedFolder() }))
 
-/**
- * Freezes a server of our own until `kill('SIGCONT')`. A signal reaches the threads of a process one after the other, so
- * on a busy machine a server still answers after SIGSTOP was sent.
- */
-export async function freeze(server: Server | undefined): Promise<void> {
-  server?.kill('SIGSTOP')
-  const threads = `/proc/${server?.pid}/task`
-  if (!existsSync(threads)) return
-  const stateOf = (thread: string) =>
-    /.*\) (.)/s.exec(readFileSync(`${threads}/${thread}/stat`, 'latin1'))?.[1]
-  await until(() => readdirSync(threads).every((thread) => stateOf(thread) === 'T'), { what: 'the freeze' })
-}
-
 async function inOwnFolder(start: (folder: string) => Promise<Server>): Promise<Server> {
-  const folder = await mkdtemp(join(inject('runFolder'), 'own-'))
+  const folder = await mkdtemp(join(runFolder(), 'own-'))
   const remove = () => rm(folder, { recursive: true, force: true })
   try {
     const server = await start(folder)

@@ -29,7 +29,7 @@ import { type Fleet, type Overrides, startFleet } from './fleet.ts'
 import { monotonicNs } from './history.ts'
 import type { Script } from './probe-handler.ts'
 import { startProbe } from './probe.ts'
-import { freshDatabase, freshPrefix, ownMysql, ownRedis, services } from './services.ts'
+import { freshDatabase, freshPrefix, ownMysql, ownRedis, runFolder, services } from './services.ts'
 
 /** Ten times faster than in production; everything else follows from it. */
 export const FAST = {
@@ -229,7 +229,8 @@ export async function beginStory(options: StoryOptions = {}): Promise<Story> {
     await migrate(database.url)
     const prefix = freshPrefix()
     const tunables = { ...FAST, ...options.tunables }
-    const fleet = await startFleet({ workers, redisUrl, mysqlUrl: database.url, prefix, tunables, mayCrash })
+    const place = { parent: runFolder(), redisUrl, mysqlUrl: database.url, prefix }
+    const fleet = await startFleet({ ...place, workers, tunables, mayCrash })
     const client = createClient({ redis: redisUrl, mysql: database.url, logger: false, prefix, ...tunables })
     return new Story({ fleet, client, redisUrl, mysqlUrl: database.url, prefix, tunables, servers, drop })
   } catch (error) {

@@ -53,7 +53,7 @@ test('I1 · trap: transactions that create the same sessions at once do not dead
   ).toEqual([])
 })
 
-test('I6 · trap: an idempotency key is looked up under the row lock, so a row committed meanwhile is not missed', async () => {
+test('I6 · trap: an idempotency key is looked up under the row lock, so a row committed meanwhile is not missed (PI-08)', async () => {
   const { client, line } = await clientOnLine()
   const commit = line.hold(TO_MYSQL.commit)
   const first = client.enqueue('same', 'hello', { idempotencyKey: 'key' })

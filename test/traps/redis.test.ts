@@ -83,7 +83,7 @@ test('I2 I4 · trap: a move whose reply was lost does not take the next message 
   ])
 })
 
-test('I2 · trap: what an earlier owner took goes back to the end from which it is taken', async () => {
+test('I2 · trap: what an earlier owner took goes back to the end from which it is taken (QO-03)', async () => {
   const { redis, keys } = world
   await redis.set(keys.lock('s'), 'P.token', 'PX', 30_000)
   const push = (seq: number) =>

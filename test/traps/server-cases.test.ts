@@ -6,6 +6,7 @@ import type { Server } from '../../src/cli/servers.ts'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { Inbox } from '../../src/mysql/inbox.ts'
 import { toSubmission } from '../../src/session/submission.ts'
+import { type Proxy, startProxy } from '../support/proxy.ts'
 import { ownMysql, ownRedis } from '../support/services.ts'
 import { Stage } from './stage.ts'
 import { eventually, openWorld, type World } from './world.ts'
@@ -141,3 +142,45 @@ test('I1 · an entry that no packet can carry fails its own message only (MY-11)
   expect(failed.map(({ session_id: id }) => id)).toEqual(['s3', 's3'])
   expect(failed[0]?.error).toContain('PAYLOAD_TOO_LARGE')
 })
+
+test('I1 · a server that prepares no statements serves us all the same (MY-12)', async () => {
+  await world.run('SET GLOBAL max_prepared_stmt_count = 0')
+  try {
+    await world.worker(stage.handler)
+    await send(ids(10), 3)
+    await expectOrder(ids(10), 3)
+  } finally {
+    await world.run('SET GLOBAL max_prepared_stmt_count = 16382')
+  }
+})
+
+test.each<[string, (proxy: Proxy) => unknown]>([
+  ['ended by the server', () => endThreads()],
+  ['cut', (proxy) => proxy.cut()],
+  ['silent', (proxy) => proxy.blackhole()],
+])(
+  'I1 · idle connections that are %s since their last use cost a producer no message (MY-09)',
+  async (_what, end) => {
+    const proxy = await startProxy(world.mysqlUrl)
+    try {
+      const client = world.newClient({ mysqlTimeoutMs: 1000, enqueueTimeoutMs: 20_000 }, proxy.url)
+      const tell = (text: string) => Promise.all(ids(5).map((id) => client.enqueue(id, text)))
+      await tell('1')
+      await end(proxy)
+      expect((await tell('2')).map(({ seq, duplicate }) => [seq, duplicate])).toEqual(
+        ids(5).map(() => [2, false]),
+      )
+      await client.close()
+    } finally {
+      await proxy.close()
+    }
+  },
+)
+
+/** What a wait_timeout, a restart of a balancer and an operator do. */
+async function endThreads(): Promise<void> {
+  const threads = await world.rows<{ id: number }>(
+    'SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> connection_id()',
+  )
+  for (const { id } of threads) await world.run(`KILL ${id}`)
+}

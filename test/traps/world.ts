@@ -101,8 +101,8 @@ export async function openWorld(servers: { redisUrl?: string; mysqlUrl?: string 
     logger: false as const,
     ...tunables,
   })
-  const newClient = (tunables?: TunablesInput, mysqlUrl = database.url): Client => {
-    const client = createClient({ redis: redisUrl, mysql: mysqlUrl, ...connections(tunables) })
+  const newClient = (tunables?: TunablesInput, mysql = database.url, redis = redisUrl): Client => {
+    const client = createClient({ redis, mysql, ...connections(tunables) })
     clients.push(client)
     return client
   }

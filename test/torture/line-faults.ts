@@ -1,0 +1,55 @@
+// What happens to the lines between one process and one store.
+import type { Proxy } from '../support/proxy.ts'
+import type { Dice } from './dice.ts'
+import type { Fault } from './fault.ts'
+
+const REQUESTS = {
+  redis: ['evalsha', 'publish', 'mget', 'pubsub', 'set'],
+  mysql: ['commit', 'butler_messages', 'butler_entries', 'running_by', 'for update'],
+} as const
+
+export interface Line {
+  readonly store: 'redis' | 'mysql'
+  readonly proxy: Proxy
+}
+
+export const lineFaults: readonly Fault<Line>[] = [
+  fault('line-cut', 3, [0, 0], ({ proxy }) => proxy.cut()),
+  fault('line-hole', 2, [0.1, 1.5], ({ proxy }, dice) => {
+    proxy.blackhole()
+    // Whether the other end hears of the end, or has to find out by itself.
+    return dice.chance(0.5) ? () => proxy.cut() : undefined
+  }),
+  fault('line-refuse', 2, [0.1, 2], ({ proxy }) => {
+    proxy.refuse(true)
+    return () => proxy.refuse(false)
+  }),
+  fault('line-slow', 2, [0.2, 2], ({ proxy }, dice) => {
+    proxy.delay(dice.between(5, 200), dice.between(0, 150))
+    return () => proxy.delay(0)
+  }),
+  fault('line-deaf', 1, [0.1, 1.5], ({ proxy }) => {
+    proxy.blackhole({ subscribersOnly: true })
+  }),
+  fault('line-swallow', 4, [0.1, 0.5], ({ store, proxy }, dice) => {
+    void proxy.swallow(dice.pick(REQUESTS[store]))
+    return () => proxy.calm()
+  }),
+  fault('line-cut-after', 2, [0, 0.2], ({ proxy }, dice) => proxy.cutAfter(dice.between(1, 12))),
+  fault('line-gate', 3, [0.1, 1.5], ({ store, proxy }, dice) => {
+    const gate = proxy.gate(dice.pick(REQUESTS[store]))
+    return () => {
+      proxy.calm()
+      gate.release()
+    }
+  }),
+]
+
+function fault(
+  name: string,
+  weight: number,
+  lasts: Fault['lasts'],
+  act: (line: Line, dice: Dice) => (() => void) | undefined | void,
+): Fault<Line> {
+  return { name, weight, lasts, costs: 'target', begin: (_stage, dice, line) => act(line, dice) ?? undefined }
+}

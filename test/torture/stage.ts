@@ -1,0 +1,248 @@
+// The stage of one round: a database and a prefix of its own, workers and producers with a proxy in front of either store,
+// and a keeper that starts a new process where one has ended.
+import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { fileURLToPath, pathToFileURL } from 'node:url'
+import { migrate, type TunablesInput } from '../../src/index.ts'
+import { eventually, until } from '../support/eventually.ts'
+import { type Fleet, type Member, startFleet } from '../support/fleet.ts'
+import { type Note, scribe } from '../support/history.ts'
+import { type Proxy, startProxy } from '../support/proxy.ts'
+import { Dice } from './dice.ts'
+import type { ProducerOptions } from './producer.ts'
+import type { Servers } from './servers.ts'
+
+export interface StageOptions {
+  readonly servers: Servers
+  readonly folder: string
+  readonly seed: number
+  readonly workers: number
+  readonly producers: number
+  readonly perSecond: number
+  readonly sessions: readonly string[]
+  readonly tunables: TunablesInput
+  /** Where everything is compiled (`compiled.ts`); left out, processes run from TypeScript. */
+  readonly code?: string
+}
+
+/** The two lines of a process: everything it says to the stores goes through them. */
+export interface Lines {
+  readonly redis: Proxy
+  readonly mysql: Proxy
+}
+
+/** Where a worker works. The process changes, its lines stay. */
+export interface Post {
+  readonly lines: Lines
+  member: Member
+  /** Kept empty on purpose: nobody is started there. */
+  vacant: boolean
+  /** The start that is under way. */
+  starting: Promise<void>
+}
+
+export interface Desk {
+  readonly name: string
+  readonly lines: Lines
+  child: ChildProcess
+  generation: number
+}
+
+const HOUR_MS = 3_600_000
+
+export class Stage {
+  readonly options: StageOptions
+  readonly database: string
+  readonly prefix: string
+  readonly posts: Post[] = []
+  readonly desks: Desk[] = []
+  readonly note: (note: Note) => void
+  readonly #fleet: Fleet
+  #over = false
+
+  private constructor(options: StageOptions, fleet: Fleet, database: string, prefix: string) {
+    this.options = options
+    this.#fleet = fleet
+    this.database = database
+    this.prefix = prefix
+    this.note = scribe(join(fleet.folder, 'history'), 'rig')
+  }
+
+  static async open(options: StageOptions): Promise<Stage> {
+    const { servers, folder: parent, seed, workers, producers } = options
+    const [database, prefix] = [`butler_${seed}`, `torture-${seed}`]
+    await servers.sql(`drop database if exists ${database}`)
+    await servers.sql(`create database ${database} character set utf8mb4`)
+    const mysqlUrl = servers.mysqlUrl(database)
+    await migrate(mysqlUrl)
+    const program = fileURLToPath(moduleOf(options, 'support/probe-worker'))
+    const place = {
+      parent,
+      redisUrl: servers.redisUrl,
+      mysqlUrl,
+      prefix,
+      tunables: options.tunables,
+      program,
+    }
+    const fleet = await startFleet({ ...place, workers: 0, mayCrash: true })
+    const stage = new Stage(options, fleet, database, prefix)
+    try {
+      await Promise.all(Array.from({ length: workers }, () => stage.#openPost()))
+      await Promise.all(Array.from({ length: producers }, (_, index) => stage.#openDesk(`p${index}`)))
+      return stage
+    } catch (error) {
+      await stage.close()
+      throw error
+    }
+  }
+
+  get mysqlUrl(): string {
+    return this.options.servers.mysqlUrl(this.database)
+  }
+
+  history() {
+    return this.#fleet.history()
+  }
+
+  get lines(): Lines[] {
+    return [...this.posts, ...this.desks].map(({ lines }) => lines)
+  }
+
+  key(session: string, what: 'lock' | 'queue' | 'processing'): string {
+    return `${this.prefix}:{${session}}:${what}`
+  }
+
+  /** Ends a post's process and keeps it empty until {@link occupy}. */
+  async vacate(post: Post, how: 'kill' | 'terminate'): Promise<void> {
+    post.vacant = true
+    await post.starting
+    if (how === 'kill') await post.member.kill()
+    else post.member.terminate()
+  }
+
+  /** Somebody works there again. */
+  async occupy(post: Post): Promise<void> {
+    // A process that drains must have left; one that never does is killed, as a deploy would.
+    await until(() => !post.member.alive, { ms: 20_000, what: 'a worker to leave' }).catch(() =>
+      post.member.kill(),
+    )
+    if (this.#over) return
+    post.vacant = false
+    post.starting = this.#start(post)
+    await post.starting
+  }
+
+  /** SIGKILL, and a successor at once. */
+  async replaceProducer(desk: Desk): Promise<void> {
+    desk.child.kill('SIGKILL')
+    if (desk.child.exitCode === null && desk.child.signalCode === null) await once(desk.child, 'exit')
+    desk.generation += 1
+    desk.child = this.#produce(desk)
+  }
+
+  /** Producers finish what they have begun. */
+  async endProducers(): Promise<void> {
+    for (const { child } of this.desks) child.kill('SIGTERM')
+    const ended = ({ child }: Desk) => child.exitCode !== null || child.signalCode !== null
+    await until(() => this.desks.every(ended), { ms: 60_000, what: 'the producers to finish' })
+  }
+
+  async close(): Promise<void> {
+    this.#over = true
+    for (const desk of this.desks) desk.child.kill('SIGKILL')
+    await Promise.all(this.posts.map(({ starting }) => starting))
+    await this.#fleet.stop()
+    await Promise.all(this.lines.flatMap(({ redis, mysql }) => [redis.close(), mysql.close()]))
+    const drop = () => this.options.servers.sql(`drop database if exists ${this.database}`)
+    await eventually(drop, { ms: 30_000, what: 'the database to go' })
+  }
+
+  async #openLines(): Promise<Lines> {
+    const [redis, mysql] = await Promise.all([
+      startProxy(this.options.servers.redisUrl),
+      startProxy(this.mysqlUrl),
+    ])
+    return { redis, mysql }
+  }
+
+  async #openPost(): Promise<void> {
+    const lines = await this.#openLines()
+    const member = await this.#spawn(lines)
+    const post: Post = { lines, member, vacant: false, starting: Promise.resolve() }
+    this.posts.push(post)
+    this.#keep(post)
+  }
+
+  #spawn(lines: Lines): Promise<Member> {
+    // Each process has a wall clock of its own, up to an hour wrong.
+    const jumpMs = Dice.of(this.options.seed, 'clock', this.#fleet.workers.length).between(-HOUR_MS, HOUR_MS)
+    return this.#fleet.spawn({
+      redisUrl: lines.redis.url,
+      mysqlUrl: lines.mysql.url,
+      preload: [moduleOf(this.options, 'torture/second-clock').href],
+      env: { JUMP_MS: String(jumpMs) },
+    })
+  }
+
+  async #start(post: Post): Promise<void> {
+    // While a store is away a worker cannot start; whoever looks after processes tries again.
+    while (!this.#over && !post.vacant && !post.member.alive) {
+      const member = await this.#spawn(post.lines).catch(() => undefined)
+      if (!member) continue
+      post.member = member
+      this.#keep(post)
+    }
+  }
+
+  /** A worker that ends unasked (a message that kills its process) gets a successor. */
+  #keep(post: Post): void {
+    const { member } = post
+    void member.exited.then(() => {
+      if (this.#over || post.vacant || post.member !== member) return
+      this.note({ what: 'fault', name: 'crash', fields: { process: member.processId, end: member.end } })
+      post.starting = this.#start(post)
+    })
+  }
+
+  async #openDesk(name: string): Promise<void> {
+    const lines = await this.#openLines()
+    const desk = { name, lines, generation: 0 }
+    const child = this.#produce(desk)
+    this.desks.push({ ...desk, child })
+    const ready = () => this.history().some(({ pid, what }) => pid === child.pid && what === 'ready')
+    await until(ready, { ms: 60_000, what: 'a producer to be ready' })
+  }
+
+  #produce({ name, generation, lines }: Pick<Desk, 'name' | 'generation' | 'lines'>): ChildProcess {
+    const { seed, sessions, perSecond, producers, tunables } = this.options
+    const options: ProducerOptions = {
+      redisUrl: lines.redis.url,
+      mysqlUrl: lines.mysql.url,
+      tunables: { prefix: this.prefix, ...tunables },
+      history: join(this.#fleet.folder, 'history'),
+      name: `${name}g${generation}`,
+      perSecond: perSecond / producers,
+      seed,
+      sessions,
+    }
+    const loader = this.options.code === undefined ? ['--import', 'tsx'] : []
+    const program = fileURLToPath(moduleOf(this.options, 'torture/producer'))
+    const args = [...loader, '--unhandled-rejections=strict', program, JSON.stringify(options)]
+    const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'pipe'] })
+    child.stdin?.on('error', () => undefined)
+    let log = ''
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => (log = (log + text).slice(-4000)))
+    child.once('exit', (code) => {
+      if (code !== null && code !== 0)
+        this.note({ what: 'crashed', name, reason: `producer ended ${code}: ${log}` })
+    })
+    return child
+  }
+}
+
+/** A module of the test folder, as TypeScript or compiled. */
+const moduleOf = ({ code }: StageOptions, name: string): URL =>
+  code === undefined
+    ? new URL(`../${name}.ts`, import.meta.url)
+    : pathToFileURL(join(code, 'test', `${name}.js`))
