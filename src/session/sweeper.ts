@@ -172,7 +172,7 @@ class Shares {
     this.given += 1
   }
 
-  /** False: no process of the fleet has a handler for this kind. True also when all that have one are full. */
+  /** False: no process of the fleet has a handler for this kind. True also when all that have one are full, or unseen. */
   deal(sessionId: string, kind: string | null): boolean {
     const able = [...this.#alive]
       .filter(([, value]) => kind === null || canRun(value, [kind]))
@@ -183,7 +183,7 @@ class Shares {
       this.#free.set(chosen, (this.#free.get(chosen) ?? 1) - 1)
       this.give(chosen, sessionId)
     }
-    return able.length > 0
+    return able.length > 0 || this.#alive.size === 0
   }
 
   /** The shares so far; they start anew. */

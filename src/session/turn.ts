@@ -189,10 +189,13 @@ export class TurnRun {
     return this.#write(toDraft(entry, this.#limits()))
   }
 
-  #write(entry: EntryDraft): Promise<number> {
+  async #write(entry: EntryDraft): Promise<number> {
     this.#assertLive()
     this.#progressAt = now()
-    return this.#writer.append(entry)
+    const entrySeq = await this.#writer.append(entry)
+    // The row named this turn, or nothing would have been written.
+    this.confirmedAt = now()
+    return entrySeq
   }
 
   async #step<T>(key: string, fn: () => Promise<T> | T): Promise<T> {

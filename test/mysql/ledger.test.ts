@@ -3,8 +3,9 @@ import { sql } from 'kysely'
 import { expect, test, vi } from 'vitest'
 import type { Rule } from '../../src/mysql/ledger.ts'
 import { stop } from '../../src/protocol/intake.ts'
-import { acquire } from '../../src/protocol/ownership.ts'
-import { finish } from '../../src/protocol/turn-rules.ts'
+import { acquire, evict } from '../../src/protocol/ownership.ts'
+import { append, finish, start } from '../../src/protocol/turn-rules.ts'
+import { limits } from '../protocol/rows.ts'
 import { atCommit, ledgerWorld, OWNER } from './ledger-world.ts'
 
 const world = ledgerWorld()
@@ -31,6 +32,33 @@ test('rules of one session in one batch see each other', async () => {
   )
   expect(seen).toEqual([1, 2, 3])
   expect((await world.entriesOf(id)).map(({ payload }) => payload)).toEqual(['1', '2', '3'])
+})
+
+test('I4 · a rule that reads open calls sees the one that an earlier rule of the same batch has opened', async () => {
+  const { ledger } = await world.open()
+  const [id = ''] = await world.sessions(1)
+  const { turn, entrySeq } = await world.started(id)
+  const call = { type: 'tool_call', callId: 'call-1', payload: '{}' }
+  await Promise.all([
+    ledger.commit(id, (draft) => append(draft, turn, [call], entrySeq)),
+    ledger.commit(id, (draft) => evict(draft, turn, 'dead'), { openCalls: true }),
+  ])
+  const entries = await world.entriesOf(id)
+  expect(entries.slice(-3).map(({ type }) => type)).toEqual(['tool_call', 'tool_result', 'turn_ended'])
+})
+
+test('I8 · waiting_since is set for as long as there is work', async () => {
+  const { ledger } = await world.open()
+  const [id = ''] = await world.sessions(1)
+  const waits = async () => (await world.rowOf(id)).waiting_since !== null
+  await world.started(id)
+  expect(await waits()).toBe(true)
+  await ledger.commit(id, (draft) => stop(draft, undefined))
+  const turn = { owner: OWNER, seq: 1, starts: 1 }
+  await ledger.commit(id, (draft) => finish(draft, turn, { as: 'stopped' }, []))
+  expect(await waits()).toBe(true)
+  await ledger.commit(id, (draft) => start(draft, OWNER, limits()), { head: 'now' })
+  expect(await waits()).toBe(false)
 })
 
 test('an unknown session is undefined, and its neighbours are not', async () => {
