@@ -1,8 +1,13 @@
-// How the tests run. `vitest run` is the fast suite; `vitest run --mode slow` is test/stories-slow and a short campaign of
-// test/torture. Both share one private Redis and one private MySQL-family server, started by test/support/global-setup.ts.
+// How the tests run. `vitest run` is the fast suite; `vitest run --mode slow` is test/stories-slow and short forms of
+// test/torture, test/crash-points and test/model, which CI runs as programs. Both share one private Redis and one private MySQL-family server, started by test/support/global-setup.ts.
 import { configDefaults, defineConfig } from 'vitest/config'
 
-const SLOW = ['test/stories-slow/*.test.ts', 'test/torture/{rest,torture}.test.ts']
+const SLOW = [
+  'test/stories-slow/*.test.ts',
+  'test/torture/{rest,torture}.test.ts',
+  'test/crash-points/crash-points.test.ts',
+  'test/model/model.test.ts',
+]
 
 export default defineConfig(({ mode }) => {
   const slow = mode === 'slow'

@@ -2,13 +2,12 @@
 // so that the next is loaded while the present one runs.
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { build } from 'vite'
+import { bundle, bundled } from '../support/bundle.ts'
 import type { ProbeOptions } from '../support/probe.ts'
 
-const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const VICTIM = 'test/crash-points/victim.ts'
 const LOG_MAX = 4000
 
 export class Victim {
@@ -58,28 +57,14 @@ export class Victims {
 
   private constructor(folder: string, ahead: number) {
     this.#folder = folder
-    this.#program = join(folder, 'test', 'crash-points', 'victim.mjs')
+    this.#program = bundled(folder, VICTIM)
     while (this.#ready.length < ahead) this.#ready.push(new Victim(this.#program))
   }
 
   /** `ahead`: how many wait to be used. */
   static async prepare(parent: string, ahead: number): Promise<Victims> {
     const folder = await mkdtemp(join(parent, 'victim-'))
-    await build({
-      root: ROOT,
-      configFile: false,
-      logLevel: 'error',
-      ssr: { noExternal: true },
-      build: {
-        ssr: join(ROOT, 'test', 'crash-points', 'victim.ts'),
-        // As deep as in the sources, for the sake of the migrations' place.
-        outDir: join(folder, 'test', 'crash-points'),
-        minify: false,
-        target: 'node20',
-        rolldownOptions: { output: { codeSplitting: false, entryFileNames: '[name].mjs' } },
-      },
-    })
-    await cp(join(ROOT, 'migrations'), join(folder, 'migrations'), { recursive: true })
+    await bundle(folder, [VICTIM])
     return new Victims(folder, ahead)
   }
 

@@ -1,6 +1,6 @@
 // Real worker processes for a story: started, killed, frozen, thawed, terminated and restarted by the test.
 //
-//   const fleet = await startFleet({ workers: 2, parent, redisUrl, mysqlUrl, prefix, tunables: { lockTtlMs: 3000 } })
+//   const fleet = await startFleet({ workers: 2, parent, code, redisUrl, mysqlUrl, prefix, tunables: { lockTtlMs: 3000 } })
 //   const start = await fleet.waitFor((lines) => lines.find(({ what }) => what === 'start'))
 //   fleet.byProcess(start.process).kill()
 //   fleet.open('go')                            lets handlers pass the gate `go` (probe-handler.ts)
@@ -12,8 +12,8 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import type { TunablesInput } from '../../src/index.ts'
+import { bundled } from './bundle.ts'
 import { until, type Patience } from './eventually.ts'
 import { HistoryFile, type Line } from './history.ts'
 import type { ProbeOptions } from './probe.ts'
@@ -29,8 +29,8 @@ export interface FleetOptions {
   readonly tunables?: TunablesInput
   /** Processes may end by themselves. */
   readonly mayCrash?: boolean
-  /** What they run, if not `probe-worker.ts`: the same as JavaScript. */
-  readonly program?: string
+  /** Where {@link PROBE_WORKER} is bundled. */
+  readonly code: string
 }
 
 /** What one worker gets instead of the fleet's: a proxy's URL, a setting of its own. */
@@ -44,7 +44,7 @@ export interface Overrides {
   readonly env?: Readonly<Record<string, string>>
 }
 
-const PROGRAM = fileURLToPath(new URL('probe-worker.ts', import.meta.url))
+export const PROBE_WORKER = 'test/support/probe-worker.ts'
 const LOG_MAX = 20_000
 
 export class Member {
@@ -129,7 +129,8 @@ export class Fleet {
 
   /** Starts one more and resolves when it serves. */
   async spawn(overrides: Overrides = {}): Promise<Member> {
-    const { redisUrl, mysqlUrl, prefix, tunables, program = PROGRAM } = this.#options
+    const { redisUrl, mysqlUrl, prefix, tunables, code } = this.#options
+    const program = bundled(code, PROBE_WORKER)
     const options: ProbeOptions = {
       redisUrl: overrides.redisUrl ?? redisUrl,
       mysqlUrl: overrides.mysqlUrl ?? mysqlUrl,
@@ -137,8 +138,7 @@ export class Fleet {
       folder: this.folder,
       ...(overrides.kinds ? { kinds: overrides.kinds } : {}),
     }
-    const loader = program.endsWith('.ts') ? ['tsx'] : []
-    const preload = [...loader, ...(overrides.preload ?? [])].flatMap((name) => ['--import', name])
+    const preload = (overrides.preload ?? []).flatMap((name) => ['--import', name])
     const args = [...preload, '--unhandled-rejections=strict', program, JSON.stringify(options)]
     const env = { ...process.env, ...overrides.env }
     const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'pipe'], env })

@@ -8,6 +8,8 @@ import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
 import { findBinary, type Kind } from '../../src/cli/private-servers.ts'
 import { advice, installPackages, startMysql, startRedis } from '../../src/cli/servers.ts'
+import { bundle } from './bundle.ts'
+import { PROBE_WORKER } from './fleet.ts'
 
 interface Running {
   url: string
@@ -20,6 +22,8 @@ declare module 'vitest' {
     mysqlUrl: string
     /** Where everything of this run lies; removed when it ends. */
     runFolder: string
+    /** Where the programs of the tests are bundled; see bundle.ts. */
+    code: string
   }
 }
 
@@ -48,6 +52,9 @@ export default async function setup({ provide }: TestProject): Promise<() => Pro
           ? await startMysql({ folder, seedFolder: join(folder, 'seed') })
           : await mysqlContainer(),
       )
+    const code = join(folder, 'code')
+    await bundle(code, [PROBE_WORKER])
+    provide('code', code)
     provide('redisUrl', redisUrl)
     provide('mysqlUrl', mysqlUrl)
     provide('runFolder', folder)

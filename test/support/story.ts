@@ -20,7 +20,7 @@ import {
   type TunablesInput,
 } from '../../src/index.ts'
 import type { Server } from '../../src/cli/servers.ts'
-import { expect, vi } from 'vitest'
+import { expect, inject, vi } from 'vitest'
 import { connectMysql } from '../../src/mysql/connect.ts'
 import { migrateUp } from '../../src/mysql/migrate.ts'
 import { type AcceptedNote, check, type Evidence, type StopNote } from './checker.ts'
@@ -229,7 +229,7 @@ export async function beginStory(options: StoryOptions = {}): Promise<Story> {
     await migrate(database.url)
     const prefix = freshPrefix()
     const tunables = { ...FAST, ...options.tunables }
-    const place = { parent: runFolder(), redisUrl, mysqlUrl: database.url, prefix }
+    const place = { parent: runFolder(), code: inject('code'), redisUrl, mysqlUrl: database.url, prefix }
     const fleet = await startFleet({ ...place, workers, tunables, mayCrash })
     const client = createClient({ redis: redisUrl, mysql: database.url, logger: false, prefix, ...tunables })
     return new Story({ fleet, client, redisUrl, mysqlUrl: database.url, prefix, tunables, servers, drop })

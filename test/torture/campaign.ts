@@ -2,11 +2,12 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { compile } from './compiled.ts'
+import { bundle } from '../support/bundle.ts'
 import { KINDS, MILD } from './lanes.ts'
 import { quantiles } from './passages.ts'
 import { playRound, type Round } from './round.ts'
 import { Servers } from './servers.ts'
+import { PROGRAMS } from './stage.ts'
 
 export interface CampaignOptions {
   readonly seed: number
@@ -45,7 +46,9 @@ export async function runCampaign(options: CampaignOptions): Promise<Report> {
   const { seed, ttlMs, forMs, kinds = KINDS, roundMs = ROUND_MS, perSecond = PER_SECOND } = options
   const folder = await mkdtemp(join(tmpdir(), 'butler-torture-'))
   const remove = () => rm(folder, { recursive: true, force: true, maxRetries: 5 })
-  const [code, servers] = await Promise.all([compile(folder), Servers.start(folder)]).catch(async (error) => {
+  const code = join(folder, 'code')
+  const made = Promise.all([Servers.start(folder), bundle(code, PROGRAMS)])
+  const [servers] = await made.catch(async (error) => {
     await remove()
     throw error
   })

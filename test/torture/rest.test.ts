@@ -7,7 +7,8 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createClient } from '../../src/index.ts'
 import { idle, settled } from './rest.ts'
 import { Servers } from './servers.ts'
-import { Stage } from './stage.ts'
+import { bundle } from '../support/bundle.ts'
+import { PROGRAMS, Stage } from './stage.ts'
 
 const tunables = { lockTtlMs: 3000 }
 let folder: string
@@ -16,8 +17,10 @@ let stage: Stage
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'butler-torture-'))
+  const code = join(folder, 'code')
+  await bundle(code, PROGRAMS)
   servers = await Servers.start(folder)
-  const options = { servers, folder, tunables, seed: 1, workers: 1, producers: 0, perSecond: 1 }
+  const options = { servers, folder, code, tunables, seed: 1, workers: 1, producers: 0, perSecond: 1 }
   stage = await Stage.open({ ...options, sessions: ['chat'] })
   const client = createClient({
     redis: servers.redisUrl,

@@ -3,10 +3,10 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
-import { fileURLToPath, pathToFileURL } from 'node:url'
 import { migrate, type TunablesInput } from '../../src/index.ts'
+import { bundled } from '../support/bundle.ts'
 import { eventually, until } from '../support/eventually.ts'
-import { type Fleet, type Member, startFleet } from '../support/fleet.ts'
+import { type Fleet, type Member, PROBE_WORKER, startFleet } from '../support/fleet.ts'
 import { type Note, scribe } from '../support/history.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
 import { Dice } from './dice.ts'
@@ -22,8 +22,8 @@ export interface StageOptions {
   readonly perSecond: number
   readonly sessions: readonly string[]
   readonly tunables: TunablesInput
-  /** Where everything is compiled (`compiled.ts`); left out, processes run from TypeScript. */
-  readonly code?: string
+  /** Where {@link PROGRAMS} are bundled. */
+  readonly code: string
 }
 
 /** The two lines of a process: everything it says to the stores goes through them. */
@@ -51,6 +51,11 @@ export interface Desk {
 
 const HOUR_MS = 3_600_000
 
+const PRODUCER = 'test/torture/producer.ts'
+const SECOND_CLOCK = 'test/torture/second-clock.ts'
+/** What a stage starts. */
+export const PROGRAMS = [PROBE_WORKER, PRODUCER, SECOND_CLOCK]
+
 export class Stage {
   readonly options: StageOptions
   readonly database: string
@@ -76,14 +81,13 @@ export class Stage {
     await servers.sql(`create database ${database} character set utf8mb4`)
     const mysqlUrl = servers.mysqlUrl(database)
     await migrate(mysqlUrl)
-    const program = fileURLToPath(moduleOf(options, 'support/probe-worker'))
     const place = {
       parent,
       redisUrl: servers.redisUrl,
       mysqlUrl,
       prefix,
       tunables: options.tunables,
-      program,
+      code: options.code,
     }
     const fleet = await startFleet({ ...place, workers: 0, mayCrash: true })
     const stage = new Stage(options, fleet, database, prefix)
@@ -180,7 +184,7 @@ export class Stage {
     return this.#fleet.spawn({
       redisUrl: lines.redis.url,
       mysqlUrl: lines.mysql.url,
-      preload: [moduleOf(this.options, 'torture/second-clock').href],
+      preload: [bundled(this.options.code, SECOND_CLOCK)],
       env: { JUMP_MS: String(jumpMs) },
     })
   }
@@ -226,9 +230,8 @@ export class Stage {
       seed,
       sessions,
     }
-    const loader = this.options.code === undefined ? ['--import', 'tsx'] : []
-    const program = fileURLToPath(moduleOf(this.options, 'torture/producer'))
-    const args = [...loader, '--unhandled-rejections=strict', program, JSON.stringify(options)]
+    const program = bundled(this.options.code, PRODUCER)
+    const args = ['--unhandled-rejections=strict', program, JSON.stringify(options)]
     const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'pipe'] })
     child.stdin?.on('error', () => undefined)
     let log = ''
@@ -240,9 +243,3 @@ export class Stage {
     return child
   }
 }
-
-/** A module of the test folder, as TypeScript or compiled. */
-const moduleOf = ({ code }: StageOptions, name: string): URL =>
-  code === undefined
-    ? new URL(`../${name}.ts`, import.meta.url)
-    : pathToFileURL(join(code, 'test', `${name}.js`))
