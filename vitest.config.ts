@@ -17,8 +17,10 @@ export default defineConfig(({ mode }) => {
       exclude: slow ? configDefaults.exclude : [...configDefaults.exclude, ...SLOW],
       globalSetup: ['test/support/global-setup.ts'],
       pool: 'forks',
-      // Tests start processes of their own (servers, workers), so more files at once would only make them time out.
-      maxWorkers: 3,
+      // Most wait for something most of the time, and the more files at once, the likelier a wait is too short.
+      maxWorkers: 4,
+      // Files share a process, which saves a third of the run: none of them changes what another one imports.
+      isolate: false,
       // As arguments of the test processes rather than NODE_OPTIONS, which every process a test starts would inherit.
       execArgv: ['--unhandled-rejections=strict'],
       testTimeout: slow ? 300_000 : 30_000,
