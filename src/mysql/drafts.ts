@@ -2,12 +2,13 @@
  * Between session rows and drafts: locks and reads the rows of a batch, and writes what the rules changed: entries,
  * statuses and the rows' numbers, each kind in one statement for the whole batch.
  */
-import { CompiledQuery, type Kysely, type Selectable } from 'kysely'
+import { CompiledQuery, type Kysely } from 'kysely'
 import type { Draft } from '../protocol/draft.ts'
 import type { SessionRow } from '../protocol/session-row.ts'
 import { BulkInsert, marks, NOW } from './hot-text.ts'
 import type { Question } from './exchange.ts'
-import type { Database, SessionsTable } from './schema.ts'
+import type { Database } from './schema.ts'
+import { RETRY_IN, SESSION_COLUMNS, type SessionColumns, toSessionRow } from './session-columns.ts'
 
 /**
  * Locks rows in id order, so that no two batches wait for each other. `skipLocked`: leaves out what somebody else holds.
@@ -18,39 +19,11 @@ export function lockRows(ids: readonly string[], skipLocked: boolean): Question<
       `${SELECT_ROWS} (${marks(ids)}) order by id for update${skipLocked ? ' skip locked' : ''}`,
       [...ids],
     ),
-    answer: (rows) => new Map((rows as LockedRow[]).map((row) => [row.id, toSessionRow(row)])),
+    answer: (rows) => new Map((rows as SessionColumns[]).map((row) => [row.id, toSessionRow(row)])),
   }
 }
 
-const COLUMNS = [
-  ...(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'owner', 'epoch'] as const),
-  ...(['starts', 'failures', 'handovers', 'crashes', 'entry_seq', 'purge_seq'] as const),
-]
-
-const SELECT_ROWS =
-  `select ${COLUMNS.join(', ')}, timestampdiff(microsecond, utc_timestamp(3), retry_at) as retry_in ` +
-  'from butler_sessions where id in'
-
-type LockedRow = Pick<Selectable<SessionsTable>, (typeof COLUMNS)[number]> & { retry_in: number | null }
-
-function toSessionRow(row: LockedRow): SessionRow {
-  return {
-    id: row.id,
-    inboxSeq: Number(row.inbox_seq),
-    doneSeq: Number(row.done_seq),
-    stopSeq: Number(row.stop_seq),
-    runningSeq: row.running_seq === null ? null : Number(row.running_seq),
-    owner: row.owner,
-    epoch: Number(row.epoch),
-    starts: Number(row.starts),
-    failures: Number(row.failures),
-    handovers: Number(row.handovers),
-    crashes: Number(row.crashes),
-    retryInMs: row.retry_in === null ? null : Math.ceil(Number(row.retry_in) / 1000),
-    entrySeq: Number(row.entry_seq),
-    purgeSeq: Number(row.purge_seq),
-  }
-}
+const SELECT_ROWS = `select ${SESSION_COLUMNS.join(', ')}, ${RETRY_IN} as retry_in from butler_sessions where id in`
 
 const insertEntries = new BulkInsert('butler_entries', {
   session_id: '?',

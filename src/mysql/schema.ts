@@ -4,7 +4,7 @@
  * Every statement goes through `guard.ts`, which decodes alike on any pool: BIGINT as number (our numbers stay far
  * below 2^53), DATETIME as Date in UTC, payloads as text.
  */
-import type { ColumnType, Generated, Insertable, Selectable } from 'kysely'
+import type { ColumnType, Generated } from 'kysely'
 
 export interface Database {
   butler_sessions: SessionsTable
@@ -64,9 +64,3 @@ export interface EntriesTable {
   payload: string
   created_at: Date
 }
-
-export type SessionRow = Selectable<SessionsTable>
-export type MessageRow = Selectable<MessagesTable>
-export type EntryRow = Selectable<EntriesTable>
-export type NewMessageRow = Insertable<MessagesTable>
-export type NewEntryRow = Insertable<EntriesTable>

@@ -1,7 +1,8 @@
 /** Reads of session rows that decide nothing by themselves: looks, lists, searches for work. Decisions lock the row. */
 import { type Kysely, sql } from 'kysely'
-import type { TurnName } from '../protocol/session-row.ts'
+import type { SessionRow, TurnName } from '../protocol/session-row.ts'
 import type { Database } from './schema.ts'
+import { RETRY_IN, SESSION_COLUMNS, toSessionRow } from './session-columns.ts'
 
 type Db = Kysely<Database>
 
@@ -134,23 +135,12 @@ export async function readWaiting(
   }
 }
 
-/** A session as people look at it. */
-export interface SessionSummary {
-  readonly id: string
-  readonly inboxSeq: number
-  readonly doneSeq: number
-  readonly stopSeq: number
-  readonly runningSeq: number | null
-  readonly owner: string | null
-  readonly epoch: number
-  readonly starts: number
-  readonly failures: number
-  readonly handovers: number
-  readonly crashes: number
-  readonly entrySeq: number
+/** A session as people look at it: its row, and its times as ISO text. */
+export interface SessionSummary extends Readonly<SessionRow> {
+  /** Since when it has had work; null while it has none. */
   readonly waitingSince: string | null
+  /** When the next attempt may start, by the database's clock; null when nothing is put off. */
   readonly retryAt: string | null
-  readonly retryInMs: number | null
   readonly createdAt: string
   readonly updatedAt: string
 }
@@ -158,10 +148,9 @@ export interface SessionSummary {
 function selectSummary(db: Db) {
   return db
     .selectFrom('butler_sessions')
-    .select(['id', 'inbox_seq', 'done_seq', 'stop_seq', 'running_seq', 'owner', 'epoch'])
-    .select(['starts', 'failures', 'handovers', 'crashes', 'entry_seq'])
+    .select(SESSION_COLUMNS)
     .select(['waiting_since', 'retry_at', 'created_at', 'updated_at'])
-    .select(sql<number | null>`timestampdiff(microsecond, utc_timestamp(3), retry_at)`.as('retry_in'))
+    .select(sql.raw<number | null>(RETRY_IN).as('retry_in'))
     .whereRef('inbox_seq', '>', 'purge_seq')
 }
 
@@ -169,21 +158,9 @@ type SummaryRow = Awaited<ReturnType<ReturnType<typeof selectSummary>['execute']
 
 function toSummary(row: SummaryRow): SessionSummary {
   return {
-    id: row.id,
-    inboxSeq: Number(row.inbox_seq),
-    doneSeq: Number(row.done_seq),
-    stopSeq: Number(row.stop_seq),
-    runningSeq: row.running_seq === null ? null : Number(row.running_seq),
-    owner: row.owner,
-    epoch: Number(row.epoch),
-    starts: Number(row.starts),
-    failures: Number(row.failures),
-    handovers: Number(row.handovers),
-    crashes: Number(row.crashes),
-    entrySeq: Number(row.entry_seq),
+    ...toSessionRow(row),
     waitingSince: row.waiting_since?.toISOString() ?? null,
     retryAt: row.retry_at?.toISOString() ?? null,
-    retryInMs: row.retry_in === null ? null : Math.ceil(Number(row.retry_in) / 1000),
     createdAt: row.created_at.toISOString(),
     updatedAt: row.updated_at.toISOString(),
   }
