@@ -2,7 +2,7 @@
  * A file that says which process uses a folder. One left behind by a process that was killed is recognised: its process
  * is gone, or its pid is another process's now.
  */
-import { linkSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { EXIT, ExitError } from './exits.ts'
 
@@ -16,9 +16,10 @@ export function lockFolder(folder: string): () => void {
   try {
     // A link exists with its content or not at all, so nobody ever reads half a pid.
     if (!link(aside, file)) {
-      const owner = livingOwner(read(file))
+      const found = read(file)
+      const owner = livingOwner(found)
       if (owner !== undefined) throw taken(folder, owner)
-      rmSync(file, { force: true })
+      takeOut(file, found, `${aside}.old`)
       if (!link(aside, file)) throw taken(folder, read(file).split(' ')[0] ?? '')
     }
   } finally {
@@ -27,6 +28,18 @@ export function lockFolder(folder: string): () => void {
   return () => {
     if (read(file) === mine) rmSync(file, { force: true })
   }
+}
+
+/** Removes the file that was found, by a step that only one can win; a rival that took the folder since then keeps it. */
+function takeOut(file: string, found: string, aside: string): void {
+  try {
+    renameSync(file, aside)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return
+    throw error
+  }
+  if (read(aside) !== found) link(aside, file)
+  rmSync(aside, { force: true })
 }
 
 function taken(folder: string, pid: string): ExitError {

@@ -13,6 +13,7 @@ import { backoffMs, sleep } from '../base/timing.ts'
 import { Draft } from '../protocol/draft.ts'
 import type { SessionRow } from '../protocol/session-row.ts'
 import type { Mysql } from './connect.ts'
+import { type Doubt, hasHappened, isSameTurnState } from './doubt.ts'
 import type { Decide } from './exchange.ts'
 import { headsOf, openCallsOf } from './messages.ts'
 import { isInDoubt, isRetryable } from './trouble.ts'
@@ -42,12 +43,6 @@ interface Operation {
   /** How often its row was found locked by somebody else. */
   skips: number
   inDoubt?: Doubt
-}
-
-/** What an unanswered COMMIT would have left behind, and what the rule had said. */
-interface Doubt {
-  readonly row: SessionRow
-  readonly result: unknown
 }
 
 /** What came of a batch: answers, operations to run alone, and what to compare with should the COMMIT be in doubt. */
@@ -202,7 +197,7 @@ function apply(
       else deferred.push(operation)
       continue
     }
-    if (operation.inDoubt && isSameTurnState(row, operation.inDoubt.row)) {
+    if (operation.inDoubt && hasHappened(row, operation.inDoubt)) {
       settled.set(operation, operation.inDoubt.result)
       continue
     }
@@ -220,22 +215,10 @@ function apply(
   for (const operation of applied) {
     const before = rows.get(operation.sessionId)
     const after = drafts.get(operation.sessionId)?.row
-    // A rule that leaves the turn alone (stop, withdraw) cannot be told by comparing, and may simply run again.
+    // A rule that leaves the turn alone (a stop) cannot be told by comparing, and may simply run again.
     if (before && after && !isSameTurnState(before, after)) {
-      doubts.set(operation, { row: { ...after }, result: settled.get(operation) })
+      doubts.set(operation, { before, row: { ...after }, result: settled.get(operation) })
     }
   }
   return touched
-}
-
-/** Whether the row is what the unanswered commit would have made it; producers may have moved their numbers since. */
-function isSameTurnState(row: SessionRow, written: SessionRow): boolean {
-  return (
-    row.owner === written.owner &&
-    row.epoch === written.epoch &&
-    row.runningSeq === written.runningSeq &&
-    row.starts === written.starts &&
-    row.doneSeq === written.doneSeq &&
-    row.entrySeq === written.entrySeq
-  )
 }

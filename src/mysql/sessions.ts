@@ -136,7 +136,7 @@ export async function readWaiting(
 }
 
 /** A session as people look at it: its row, and its times as ISO text. */
-export interface SessionSummary extends Readonly<SessionRow> {
+export interface SessionSummary extends Readonly<Omit<SessionRow, 'purgeSeq'>> {
   /** Since when it has had work; null while it has none. */
   readonly waitingSince: string | null
   /** When the next attempt may start, by the database's clock; null when nothing is put off. */
@@ -157,8 +157,9 @@ function selectSummary(db: Db) {
 type SummaryRow = Awaited<ReturnType<ReturnType<typeof selectSummary>['execute']>>[number]
 
 function toSummary(row: SummaryRow): SessionSummary {
+  const { purgeSeq: _, ...numbers } = toSessionRow(row)
   return {
-    ...toSessionRow(row),
+    ...numbers,
     waitingSince: row.waiting_since?.toISOString() ?? null,
     retryAt: row.retry_at?.toISOString() ?? null,
     createdAt: row.created_at.toISOString(),

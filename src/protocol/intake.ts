@@ -176,6 +176,7 @@ export function withdraw(draft: Draft, seq: number): 'withdrawn' | 'started' | '
   if (seq <= row.doneSeq) return 'done'
   if (seq === row.doneSeq + 1 && row.starts > 0) return 'started'
   draft.mark(seq, 'withdrawn')
-  if (seq === row.doneSeq + 1 && row.runningSeq === null) passOver(draft, 'withdrawn')
+  // A row that is missing is the worker's to report.
+  if (seq === row.doneSeq + 1 && row.runningSeq === null && draft.head) passOver(draft, 'withdrawn')
   return 'withdrawn'
 }

@@ -121,15 +121,16 @@ const advanceScript = script({
   lua: `
     ${OWNER_ONLY}
     local foreign = 0
-    local function unlessForeign(key, reply)
+    local function unlessForeign(key, ...)
+      local reply = redis.pcall(...)
       local refusal = type(reply) == 'table' and reply.err
       if not refusal then return reply end
-      if not string.find(refusal, 'WRONGTYPE', 1, true) then error(reply) end
+      if not string.find(refusal, 'WRONGTYPE', 1, true) then return redis.call(...) end
       foreign = foreign + redis.call('DEL', key)
       return false
     end
-    unlessForeign(processing, redis.pcall('LTRIM', processing, 1, 0))
-    local taken = unlessForeign(queue, redis.pcall('LMOVE', queue, processing, 'RIGHT', 'LEFT'))
+    unlessForeign(processing, 'LTRIM', processing, 1, 0)
+    local taken = unlessForeign(queue, 'LMOVE', queue, processing, 'RIGHT', 'LEFT')
     if taken then
       redis.call('EXPIRE', processing, keepSeconds)
       return {'taken', foreign, string.sub(taken, 1, ${REFERENCE_MAX})}

@@ -100,7 +100,8 @@ export class Client {
     checkOptions(options, ['trx'])
     const { trx } = options
     checkTransaction(trx)
-    const submissions = checkList('items', items).map((item) => {
+    // `map` would leave the holes of a sparse list, and the answers would be counted off wrongly.
+    const submissions = Array.from(checkList('items', items), (item) => {
       const { sessionId, message, ...rest } = Object(item) as SendItem
       return toSubmission(sessionId, message, rest, this.#stores.tunables)
     })

@@ -2,13 +2,13 @@
  * Judges whether two servers are fit for us: each check with what was found and how to mend it. For `doctor` and for
  * start-up checks of applications. Only looks; changes nothing in either store.
  */
-import { checkOptions } from '../base/arguments.ts'
 import { DEFAULTS, resolveTunables } from '../base/options.ts'
-import { connectMysql, type MysqlSource } from '../mysql/connect.ts'
+import { connectMysql } from '../mysql/connect.ts'
 import { examineMysql, type MysqlFacts } from '../mysql/diagnosis.ts'
-import { connectRedis, type RedisClient } from '../redis/connect.ts'
+import { connectRedis } from '../redis/connect.ts'
 import { examineRedis, type RedisFacts } from '../redis/diagnosis.ts'
 import { Keys } from '../redis/keys.ts'
+import type { Connections } from './stores.ts'
 
 export interface Check {
   /** What was looked at, such as `redis eviction`. Stable. */
@@ -34,19 +34,15 @@ const PATIENCE_MS = 3000
 const CLOCK_MAX_MS = 1000
 
 /**
- * Looks at both servers. Resolves also when one cannot be reached: that is a failed check.
+ * Looks at both servers, those that the same options give to a client. Resolves also when one cannot be reached: that is a failed check.
  * @throws InvalidInputError INVALID_OPTIONS for a URL or prefix that cannot be meant.
  */
-export async function diagnose(options: {
-  redis: string | RedisClient
-  mysql: MysqlSource
-  prefix?: string | undefined
-}): Promise<Diagnosis> {
-  checkOptions(options, ['redis', 'mysql', 'prefix'])
-  const { prefix } = resolveTunables({ prefix: options.prefix })
+export async function diagnose(options: Connections): Promise<Diagnosis> {
+  const { redis: redisSource, mysql: mysqlSource, logger: _, ...tunables } = Object(options) as Connections
+  const { prefix } = resolveTunables(tunables)
   let redisTrouble: Error | undefined
-  const mysql = connectMysql(options.mysql, { poolSize: 2, timeoutMs: PATIENCE_MS })
-  const redis = connectRedis(options.redis, {
+  const mysql = connectMysql(mysqlSource, { poolSize: 2, timeoutMs: PATIENCE_MS })
+  const redis = connectRedis(redisSource, {
     timeoutMs: PATIENCE_MS,
     onTrouble: (error) => (redisTrouble = error),
     onReady: () => (redisTrouble = undefined),

@@ -22,8 +22,8 @@ export class Dispatcher {
   readonly #onFull: () => void
   readonly #ticker: Ticker
   #crowded = false
-  /** Nobody had a free slot, and until then nobody will have said otherwise. */
-  #noneFreeUntil = 0
+  /** Nobody had a free slot, or nothing here was to be given away: until then another look is not worth it. */
+  #relievedUntil = 0
 
   constructor(options: {
     stores: Stores
@@ -89,7 +89,7 @@ export class Dispatcher {
    * better than one here later. Everybody who passes on says first that it is full, so nothing goes round in circles.
    */
   relieve(): void {
-    if (this.#registry.waiting === 0 || now() < this.#noneFreeUntil) return
+    if (this.#registry.waiting === 0 || now() < this.#relievedUntil) return
     this.#crowded = true
     this.#onFull()
     this.#ticker.soon()
@@ -104,23 +104,27 @@ export class Dispatcher {
     const free = await this.#freeElsewhere()
     const most = free.reduce((sum, [, slots]) => sum + slots, 0)
     if (most === 0) {
-      this.#noneFreeUntil = now() + tunables.heartbeatMs
+      this.#relievedUntil = now() + tunables.heartbeatMs
       telemetry.emit('worker.overloaded', { process: this.#processId, waiting: this.#registry.waiting })
       return
     }
     const ids = await this.#registry.giveAway(tunables.giveAwayMs, most, crowded)
+    if (crowded && ids.length === 0) this.#relievedUntil = now() + tunables.heartbeatMs
     for (const session of ids) telemetry.emit('session.givenAway', { session })
     await this.#dealOut(ids, free)
   }
 
   async #dealOut(ids: readonly string[], free?: readonly FreeSlots[]): Promise<void> {
     if (ids.length === 0) return
+    const { publisher, redis } = this.#stores
     await this.#quietly(undefined, async () => {
       const rest = [...ids]
       for (const [processId, slots] of free ?? (await this.#freeElsewhere())) {
         const share = rest.splice(0, slots)
-        if (share.length > 0 && (await this.#stores.publisher.wakeProcess(processId, share)) === 0)
-          rest.push(...share)
+        if (share.length === 0) continue
+        const heard = await publisher.wakeProcess(processId, share)
+        // In a cluster one node answers for itself only: 0 says nothing there.
+        if (heard === 0 && !redis.cluster) rest.push(...share)
       }
       if (rest.length > 0) await this.#notifier.wakeSomebody(rest)
     })

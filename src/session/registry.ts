@@ -57,7 +57,7 @@ export class Registry {
     this.#reaper.start()
   }
 
-  /** Stops looking after idle butlers; `startDraining` is what ends the serving. */
+  /** Ends the look after idle butlers; `startDraining` ends the serving. */
   stop(): Promise<void> {
     return this.#reaper.stop()
   }
@@ -86,9 +86,8 @@ export class Registry {
 
   /** Butlers whose lock must be kept alive: they own their session, and not as a mere preference. */
   *holding(): Iterable<Butler> {
-    const sets = [this.#serving.keys(), this.#line, this.#suspects, this.#backoffs.keys()]
-    for (const set of sets)
-      for (const butler of set) if (butler.hold.owned && !butler.hold.isIdle) yield butler
+    const all = [...this.#serving.keys(), ...this.#line, ...this.#suspects, ...this.#backoffs.keys()]
+    for (const butler of all) if (butler.hold.owned && !butler.hold.isIdle) yield butler
   }
 
   /** Butlers with a turn under way. */
@@ -130,9 +129,10 @@ export class Registry {
 
   /** Takes butlers out, which release what they own: those that waited long and, if `crowded`, those that own nothing. */
   async giveAway(waitedMs: number, most: number, crowded: boolean): Promise<string[]> {
-    const isOverdue = ({ hold, since }: Butler) => now() - since >= waitedMs || (crowded && !hold.isConfirmed)
-    const waiting = [...this.#line, ...this.#suspects]
-    const overdue = waiting.filter(isOverdue).slice(0, most)
+    // A verdict took seconds to reach and cannot be passed on.
+    const isOverdue = ({ hold, since, judged }: Butler) =>
+      !judged && (now() - since >= waitedMs || (crowded && !hold.isConfirmed))
+    const overdue = [...this.#line, ...this.#suspects].filter(isOverdue).slice(0, most)
     for (const butler of overdue) this.#forget(butler)
     await Promise.all(overdue.map((butler) => butler.hold.release({ wake: false })))
     return overdue.map(({ sessionId }) => sessionId)

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest'
 import { Inbox } from '../../src/mysql/inbox.ts'
 import type { Rule } from '../../src/mysql/ledger.ts'
-import { stop } from '../../src/protocol/intake.ts'
+import { stop, withdraw } from '../../src/protocol/intake.ts'
 import { acquire } from '../../src/protocol/ownership.ts'
 import { append, finish, start } from '../../src/protocol/turn-rules.ts'
 import { limits, submission } from '../protocol/rows.ts'
@@ -46,6 +46,29 @@ test.each([
   expect(runs).toBeLessThanOrEqual(most)
   expect(troubles).not.toEqual([])
   expect((await world.entriesOf(id)).map(({ type }) => type)).toEqual(ENTRIES)
+})
+
+test('I4 · a Finish without an answer is no fenced one when the next message was taken back since', async () => {
+  const [id = ''] = await world.sessions(1)
+  await world.started(id)
+  const { ledger: other } = await world.open()
+  let [isCut, isWithdrawn] = [false, false]
+  let between: Promise<unknown> = Promise.resolve()
+  const { act } = atCommit('pass, then cut')
+  const { ledger } = await world.open((text) => {
+    const action = act(text)
+    if (action === 'pass, then cut') {
+      isCut = true
+      between = other
+        .commit(id, (draft) => withdraw(draft, 2), { head: 'now' })
+        .then((result) => ((isWithdrawn = true), result))
+    }
+    // Nobody looks at the row before that.
+    return isCut && !isWithdrawn && action === 'pass' ? 'swallow' : action
+  })
+  expect(await ledger.commit(id, FINISH)).toMatchObject({ outcome: 'finished', doneSeq: 1 })
+  expect(await between).toBe('withdrawn')
+  expect(Number((await world.rowOf(id)).done_seq)).toBe(2)
 })
 
 test('I4 · a Start without an answer is settled by the row while producers and Stop go on', async () => {

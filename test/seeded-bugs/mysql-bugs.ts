@@ -42,7 +42,7 @@ export const mysqlBugs: readonly Bug[] = [
   bug(
     'a lost answer is not settled by comparing',
     'ledger.ts',
-    [['if (operation.inDoubt && isSameTurnState', 'if (operation.inDoubt?.row.id === "" && isSameTurnState']],
+    [['if (operation.inDoubt && hasHappened', 'if (operation.inDoubt?.row.id === "" && hasHappened']],
     ['mysql/ledger-doubt', 'traps/turns'],
   ),
   bug(

@@ -102,6 +102,13 @@ test('I6 · enqueueMany answers for each message on its own, and all get their n
     { ok: true, seq: 1, duplicate: true },
   ])
   expect(await client.enqueueMany([])).toEqual([])
+  // Holes are no messages, and must not shift the answers of others in the same batch.
+  const [sparse, whole] = await Promise.allSettled([
+    client.enqueueMany(Array(2) as never),
+    client.enqueue(b, 'alone'),
+  ])
+  expect(sparse).toMatchObject({ status: 'rejected', reason: { code: 'INVALID_MESSAGE' } })
+  expect(whole).toMatchObject({ status: 'fulfilled', value: { seq: 2 } })
 })
 
 test('a session is full with queueMax messages waiting, not counting the one that runs (QO-11)', async () => {
