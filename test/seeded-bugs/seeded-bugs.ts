@@ -25,7 +25,9 @@ let stale = 0
 try {
   const flaky = new Set<string>()
   for (const test of new Set(chosen.flatMap(({ noticedBy }) => noticedBy))) {
-    const run = await workshop.test(test)
+    let run = await workshop.test(test)
+    // Once more: a busy machine is no fault either.
+    if (!run.passed) run = await workshop.test(test)
     if (run.passed) continue
     flaky.add(test)
     console.log(`${test} fails without any fault and is left out: ${run.failed.join('; ') || run.output}`)
