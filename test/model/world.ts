@@ -1,6 +1,7 @@
 // One session in the model: what the stores hold, and where each of two worker processes stands in its code. A world is
 // changed only while it is fresh (see `copy`); turns and the like are shared and never changed.
 import type { SessionRow, TurnName } from '../../src/protocol/session-row.ts'
+import { row } from '../protocol/rows.ts'
 
 /** A turn as the row named it. `run` is known to the checks only: no two starts ever share one. */
 export interface Turn extends TurnName {
@@ -162,22 +163,7 @@ export const newProcess = (id: string): Process => ({
 })
 
 export const newWorld = (left: Pick<World, 'messages' | 'stops' | 'faults' | 'crowded'>): World => ({
-  row: {
-    id: 's',
-    inboxSeq: 0,
-    doneSeq: 0,
-    stopSeq: 0,
-    runningSeq: null,
-    owner: null,
-    epoch: 0,
-    starts: 0,
-    failures: 0,
-    handovers: 0,
-    crashes: 0,
-    retryInMs: null,
-    entrySeq: 0,
-    purgeSeq: 0,
-  },
+  row: row({ id: 's' }),
   run: 0,
   excused: false,
   notes: 0,

@@ -1,11 +1,12 @@
 // Connections are killed at random, in both stores, while a fleet works.
 import { afterEach, test } from 'vitest'
 import { beginStory, endStories } from '../support/story.ts'
-import { sleep } from '../support/eventually.ts'
+import { until } from '../support/eventually.ts'
 
 afterEach(endStories)
 
 const KILLS = 40
+const PATIENCE = { ms: 20_000, what: 'messages and kills to alternate' }
 
 test('I4 · killing connections at random for a while loses, reorders and repeats nothing (RD-12, EL-06)', async () => {
   // Lost connections are no reason for a verdict; only the heartbeat of a process that is really away is.
@@ -15,15 +16,16 @@ test('I4 · killing connections at random for a while loses, reorders and repeat
   })
   await story.local()
   await story.local()
-  let kills = 0
+  let [rounds, kills, sent] = [0, 0, 0]
   const load = Array.from({ length: 8 }, async (_, n) => {
     for (let message = 0; kills < KILLS; message++) {
       const key = `${n}-${message}`
       const script = message % 3 === 0 ? { do: 'steps' as const, count: 3, ms: 20 } : { do: 'echo' as const }
       // Whatever the outage, the same key may be sent again.
       await story.send(`chat-${n}`, script, { idempotencyKey: key })
-      // The pace of a person who is in a hurry; nothing waits for it.
-      await sleep(30)
+      sent += 1
+      // A few for each round of kills: more would only make the story longer.
+      await until(() => kills >= KILLS || message < 3 * (rounds + 1), PATIENCE)
     }
   })
   while (kills < KILLS) {
@@ -35,8 +37,10 @@ test('I4 · killing connections at random for a while loses, reorders and repeat
     )
     const thread = threads[Math.floor(Math.random() * threads.length)]
     if (thread && Math.random() < 0.5) await story.sql('kill ?', [thread.id]).catch(() => undefined)
-    // Time to connect again: otherwise nothing would ever succeed.
-    await sleep(100)
+    // Something succeeds in between: one kill after the other would only show that nothing works.
+    const before = sent
+    rounds += 1
+    await until(() => sent > before, PATIENCE)
   }
   await Promise.all(load)
   await story.settled()

@@ -82,7 +82,7 @@ test.each([
     await story.local()
     for (let n = 0; n < 5; n++) await story.send(`other-${n}`, { do: 'echo' })
     // Longer than a lock lives.
-    await sleep(5000)
+    await sleep(1.5 * (story.tunables.lockTtlMs ?? 0))
     await fleet.open('go')
     await story.settled()
     const starts = fleet.history().filter(({ what, session }) => what === 'start' && session === 'chat')

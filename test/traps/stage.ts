@@ -9,15 +9,15 @@ export class Stage {
 
   readonly handler: Handler = async (turn) => {
     this.turns.push(turn)
-    const todo = turn.message.payload as string
-    if (todo.startsWith('fail')) throw new Error(todo)
-    if (todo.startsWith('wait') || todo.startsWith('deaf')) {
+    const script = turn.message.payload as string
+    if (script.startsWith('fail')) throw new Error(script)
+    if (script.startsWith('wait') || script.startsWith('deaf')) {
       await new Promise<void>((resolve, reject) => {
         this.#waiting.set(turn, resolve)
-        if (todo.startsWith('wait')) turn.signal.addEventListener('abort', () => reject(turn.signal.reason))
+        if (script.startsWith('wait')) turn.signal.addEventListener('abort', () => reject(turn.signal.reason))
       })
     }
-    return `done ${todo}`
+    return `done ${script}`
   }
 
   /** Resolves when so many turns have begun here. */
