@@ -16,6 +16,7 @@ export default defineConfig(({ mode }) => {
       include: slow ? SLOW : ['test/**/*.test.ts'],
       exclude: slow ? configDefaults.exclude : [...configDefaults.exclude, ...SLOW],
       globalSetup: ['test/support/global-setup.ts'],
+      setupFiles: ['test/support/leak-check.ts'],
       pool: 'forks',
       // Most wait for something most of the time, and the more files at once, the likelier a wait is too short.
       maxWorkers: 4,

@@ -1,6 +1,6 @@
 // The lives of a session in which the worker under test is killed, reply by reply. Together they hold every step there
-// is: acquire, recover, start, step, append, finish, the next turn in the same commit, idle and busy again, stop, retry,
-// detach, drain, takeover, dead letter.
+// is: acquire, recover, start, step, append, finish, the next turn in the same commit, idle and busy again, stop,
+// interrupt, withdraw, retry, detach, drain, takeover, dead letter.
 //
 // Scripts only wait for what comes about whether the worker lives or is dead and replaced.
 import type { TunablesInput } from '../../src/index.ts'
@@ -76,6 +76,32 @@ export const LIVES: readonly Life[] = [
     ends: { 1: ['stopped'], 2: ['stopped'] },
   },
   {
+    name: 'interrupt',
+    about: 'a message stops the running turn and whatever waits before it, and runs next',
+    play: async (stage) => {
+      await stage.send({ do: 'gate', name: 'never' })
+      await stage.saw('start', 1)
+      await stage.send({ do: 'echo' })
+      await stage.send({ do: 'echo' }, { whenBusy: 'interrupt' })
+      await stage.final(3)
+    },
+    ends: { 1: ['stopped'], 2: ['stopped'] },
+  },
+  {
+    name: 'withdraw',
+    about: 'a waiting message is taken back, the one behind it runs',
+    play: async (stage) => {
+      await stage.send({ do: 'gate', name: 'go' })
+      await stage.saw('start', 1)
+      await stage.send({ do: 'echo' })
+      await stage.withdraw(2)
+      await stage.send({ do: 'echo' })
+      await stage.open('go')
+      await stage.final(3)
+    },
+    ends: { 2: ['withdrawn'] },
+  },
+  {
     name: 'retry',
     about: 'the handler fails once, a back-off, the second attempt',
     play: async (stage) => {
@@ -124,7 +150,7 @@ export const LIVES: readonly Life[] = [
     about: 'SIGTERM in mid-turn: idle lock and waiting message go, the turn is handed over',
     tunables: { drainGraceMs: 100 },
     ready: async (stage) => {
-      await stage.send({ do: 'echo' }, 'side-1')
+      await stage.send({ do: 'echo' }, { session: 'side-1' })
       await stage.final(1, 'side-1')
     },
     play: async (stage) => {

@@ -74,7 +74,7 @@ export async function playPoint(options: StageOptions, place?: Place): Promise<V
 async function sayGoodbye(stage: Stage): Promise<void> {
   const sessions = new Set(stage.accepted.map(({ sessionId }) => sessionId))
   for (const session of sessions) {
-    await stage.send({ do: 'echo' }, session)
+    await stage.send({ do: 'echo' }, { session })
     await stage.final(stage.accepted.at(-1)!.seq, session)
   }
 }

@@ -102,16 +102,23 @@ export class Stage {
     if (processId !== undefined) await this.#present(processId, () => this.victim.end !== undefined)
   }
 
-  async send(payload: Script, session = 'chat-1'): Promise<void> {
+  async send(
+    payload: Script,
+    { session = 'chat-1', whenBusy }: { session?: string; whenBusy?: 'interrupt' } = {},
+  ): Promise<void> {
     const from = monotonicNs()
-    const accepted = await this.client.enqueue(session, { payload })
+    const accepted = await this.client.enqueue(session, { payload }, { whenBusy })
     this.accepted.push({ sessionId: session, ...accepted, from, to: monotonicNs() })
+    if (whenBusy) await this.#stopped(accepted.seq - 1)
   }
 
   async stop(): Promise<void> {
     const { through } = await this.client.stop('chat-1')
-    const { head } = await this.client.transcript('chat-1', { limit: 1 })
-    this.stops.push({ sessionId: 'chat-1', through, head })
+    await this.#stopped(through)
+  }
+
+  withdraw(seq: number): Promise<void> {
+    return this.client.withdraw('chat-1', seq)
   }
 
   /** A handler of anybody noted that about a message of chat-1. */
@@ -195,6 +202,11 @@ export class Stage {
     await Promise.all([this.client.close(), this.#wires.redis.close(), this.#wires.mysql.close()])
     this.#redis.disconnect()
     await rm(this.#folder, { recursive: true, force: true })
+  }
+
+  async #stopped(through: number): Promise<void> {
+    const { head } = await this.client.transcript('chat-1', { limit: 1 })
+    this.stops.push({ sessionId: 'chat-1', through, head })
   }
 
   #probe(urls: { redisUrl?: string; mysqlUrl?: string }): ProbeOptions {

@@ -1,9 +1,7 @@
 // A handler that throws: the same message again, in order, while others move; in the end it has failed.
 import { afterEach, expect, test } from 'vitest'
-import { watchLeaks } from '../support/leaks.ts'
 import { beginStory, endStories } from '../support/story.ts'
 
-watchLeaks()
 afterEach(endStories)
 
 test('I2 · a failing message is retried before anything behind it runs, and others do not wait for it (QO-06)', async () => {

@@ -1,8 +1,8 @@
 // Thousands of conversations in which nothing happens.
+import { Redis } from 'ioredis'
 import { afterEach, expect, test } from 'vitest'
 import { eventually } from '../support/eventually.ts'
 import { beginStory, endStories } from '../support/story.ts'
-import { clientsOf } from '../support/leaks.ts'
 import { monitorOf } from '../support/monitor.ts'
 
 afterEach(endStories)
@@ -48,3 +48,14 @@ test('I9 · 2,000 idle sessions cause no Redis command, no SQL statement and no 
   expect(Number(threads?.Value)).toBeLessThanOrEqual(21)
   await story.end({ noReruns: true })
 })
+
+/** Connections to the Redis other than the one that asks. */
+async function clientsOf(redisUrl: string): Promise<number> {
+  const redis = new Redis(redisUrl)
+  try {
+    const list = (await redis.call('CLIENT', 'LIST')) as string
+    return list.trim().split('\n').length - 1
+  } finally {
+    redis.disconnect()
+  }
+}

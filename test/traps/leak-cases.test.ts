@@ -7,12 +7,10 @@ import { afterEach, expect, test } from 'vitest'
 import { DEFAULTS } from '../../src/base/options.ts'
 import { createClient, createWorker } from '../../src/index.ts'
 import { sleep } from '../support/eventually.ts'
-import { watchLeaks } from '../support/leaks.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
 import { services } from '../support/services.ts'
 import { eventually, openWorld, type World } from './world.ts'
 
-watchLeaks()
 let world: World | undefined
 let proxy: Proxy | undefined
 afterEach(async () => {
