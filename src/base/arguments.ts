@@ -42,7 +42,7 @@ export function whole(what: string, value: unknown, min: number, max = Number.MA
 
 /** The part of a list that somebody wants to read: after which number, and how many; 1,000 at most. */
 export function checkRange(
-  options: { readonly after?: number; readonly limit?: number },
+  options: { readonly after?: number | undefined; readonly limit?: number },
   usual: number,
 ): { after: number; limit: number } {
   checkOptions(options, ['after', 'limit'])

@@ -11,6 +11,7 @@ export type ErrorCode =
   | 'INVALID_MESSAGE'
   | 'INVALID_ENTRY'
   | 'INVALID_ARGUMENT'
+  | 'INVALID_CURSOR'
   | 'PAYLOAD_TOO_LARGE'
   | 'PAYLOAD_TOO_DEEP'
   | 'PAYLOAD_NOT_JSON'
@@ -35,6 +36,8 @@ export type ErrorCode =
   | 'TURN_HANDED_OVER'
   | 'TURN_LOST'
   | 'TURN_ENDED'
+  // CutOffError
+  | 'WATCHER_CUT_OFF'
   // ClosedError
   | 'CLOSED'
 
@@ -66,6 +69,16 @@ export class UnavailableError extends ButlerError {}
 
 /** The client or worker was closed before the call. */
 export class ClosedError extends ButlerError {}
+
+/** A watcher took nothing while too much came in. Nothing is lost: subscribe again with `after: error.cursor`. */
+export class CutOffError extends ButlerError {
+  readonly cursor: string
+
+  constructor(cursor: string) {
+    super('WATCHER_CUT_OFF', `The watcher did not keep up: subscribe again after cursor ${cursor}.`)
+    this.cursor = cursor
+  }
+}
 
 /** Why a turn's signal fired; see {@link TurnAbortedError}. */
 export type AbortReason = 'stopped' | 'timeout' | 'handover' | 'lost' | 'ended'

@@ -104,6 +104,19 @@ export interface Tunables {
   readonly payloadMaxDepth: number
   /** Messages that may wait in a session; one more is refused. Default 1000; 1 to 1000000. */
   readonly queueMax: number
+  /**
+   * Deltas kept of a running attempt for readers that come later; the oldest go. Default 20000; 1 to 1000000.
+   */
+  readonly liveMaxDeltas: number
+  /** The same in bytes; also the largest delta. Default 1048576; 1024 to 33554432. */
+  readonly liveMaxBytes: number
+  /**
+   * A watcher that takes nothing while this many events come in is cut off, with a cursor to go on from.
+   * Default 10000; 1 to 1000000.
+   */
+  readonly watchMaxEvents: number
+  /** The same in bytes. Default 16777216; 1024 to 1073741824. */
+  readonly watchMaxBytes: number
   /** Deadline of one enqueue or stop against MySQL, repeats included. Default 10000; 100 to 300000. */
   readonly enqueueTimeoutMs: number
   /**

@@ -50,6 +50,8 @@ interface Outcome {
   readonly settled: Map<Operation, unknown>
   readonly deferred: Operation[]
   readonly doubts: Map<Operation, Doubt>
+  /** Sessions with new entries, as far as this batch knows. */
+  readonly written: Set<string>
 }
 
 const BATCH_ROWS = 200
@@ -60,12 +62,18 @@ const SKIPS_MAX = 2
 export class Ledger {
   readonly #mysql: Mysql
   readonly #onTrouble: (error: unknown) => void
+  readonly #onWritten: (sessionIds: string[]) => void
   readonly #batches: Lane<Operation>
   readonly #leftovers: Lane<Operation>
 
-  constructor(mysql: Mysql, options: { onTrouble: (error: unknown) => void }) {
+  /** `onWritten`: told the sessions that have new entries, after the commit and before its callers are. */
+  constructor(
+    mysql: Mysql,
+    options: { onTrouble: (error: unknown) => void; onWritten?: (sessionIds: string[]) => void },
+  ) {
     this.#mysql = mysql
     this.#onTrouble = options.onTrouble
+    this.#onWritten = options.onWritten ?? (() => {})
     this.#batches = new Lane({
       run: (operations) => this.#run(operations, { waitForLocks: false }),
       maxItems: BATCH_ROWS,
@@ -107,8 +115,10 @@ export class Ledger {
     const settled = new Map<Operation, unknown>()
     const deferred: Operation[] = []
     const doubts = new Map<Operation, Doubt>()
+    const written = new Set<string>()
     try {
-      await this.#mysql.exchange(...this.#plan(operations, how, { settled, deferred, doubts }))
+      await this.#mysql.exchange(...this.#plan(operations, how, { settled, deferred, doubts, written }))
+      if (written.size > 0) this.#onWritten([...written])
       for (const [operation, result] of settled) operation.resolve(result)
       for (const operation of deferred) this.#again(operation)
     } catch (error) {
@@ -186,7 +196,7 @@ function apply(
   operations: readonly Operation[],
   rows: ReadonlyMap<string, SessionRow>,
   read: (row: SessionRow) => ConstructorParameters<typeof Draft>[1],
-  { waitForLocks, settled, deferred, doubts }: Outcome & { waitForLocks: boolean },
+  { waitForLocks, settled, deferred, doubts, written }: Outcome & { waitForLocks: boolean },
 ): Draft[] {
   const drafts = new Map<string, Draft>()
   const applied: Operation[] = []
@@ -199,6 +209,7 @@ function apply(
     }
     if (operation.inDoubt && hasHappened(row, operation.inDoubt)) {
       settled.set(operation, operation.inDoubt.result)
+      written.add(row.id)
       continue
     }
     let draft = drafts.get(row.id)
@@ -212,6 +223,7 @@ function apply(
     applied.push(operation)
   }
   const touched = [...drafts.values()].filter((draft) => draft.touched)
+  for (const { entries, row } of touched) if (entries.length > 0) written.add(row.id)
   for (const operation of applied) {
     const before = rows.get(operation.sessionId)
     const after = drafts.get(operation.sessionId)?.row

@@ -7,7 +7,7 @@
 import type { RedisClient } from './connect.ts'
 import type { Keys } from './keys.ts'
 import { unlessWrongType } from './read.ts'
-import { wakeNotice } from './notice.ts'
+import { LOOK, wakeNotice } from './notice.ts'
 import { script } from './script.ts'
 
 /** A day: long enough to be there when a worker comes, short enough to leave nothing behind. */
@@ -36,12 +36,13 @@ export function parseReference(text: string): Reference | null {
 const PUSH = `
     redis.call('LPUSH', queue, reference)
     redis.call('EXPIRE', queue, keepSeconds)
+    redis.call('PUBLISH', events, '${LOOK}')
     local value = redis.pcall('GET', lock)
 `
 
 const pushScript = script({
   keys: ['queue', 'lock'],
-  args: ['reference', 'keepSeconds'],
+  args: ['reference', 'keepSeconds', 'events'],
   lua: `
     ${PUSH}
     return type(value) == 'string' and value
@@ -51,7 +52,7 @@ const pushScript = script({
 
 const pushAndWakeScript = script({
   keys: ['queue', 'lock'],
-  args: ['reference', 'keepSeconds', 'channel', 'notice'],
+  args: ['reference', 'keepSeconds', 'events', 'channel', 'notice'],
   lua: `
     ${PUSH}
     if type(value) ~= 'string' then return {false, 0} end
@@ -77,6 +78,7 @@ export const pushAndWake = (
     lock: keys.lock(id),
     reference,
     keepSeconds: KEEP_SECONDS,
+    events: keys.sessionChannel(id),
     channel: keys.processChannel(''),
     notice: wakeNotice([id]),
   })
@@ -98,6 +100,7 @@ export const pushMany = (
       lock: keys.lock(id),
       reference,
       keepSeconds: KEEP_SECONDS,
+      events: keys.sessionChannel(id),
     })),
   )
 

@@ -8,12 +8,20 @@ import type { Redis } from 'ioredis'
 import { isSessionId } from '../base/ids.ts'
 import type { RedisClient } from './connect.ts'
 import type { Keys } from './keys.ts'
-import { wakeNotice } from './notice.ts'
+import { LOOK, wakeNotice } from './notice.ts'
+import { script } from './script.ts'
 import { Subscription } from './subscription.ts'
 
 const WAKE_CHUNK = 500
 const MESSAGE_MAX = 1024 * 1024
 const SAMPLE_MAX = 100
+
+const changedScript = script({
+  keys: [],
+  args: ['channels', 'notice'],
+  lua: `for channel in string.gmatch(channels, '%S+') do redis.call('PUBLISH', channel, notice) end`,
+  reply: () => undefined,
+})
 
 /**
  * Publishes. Every method answers how many subscribers heard it; 0 means nobody did (in a Redis Cluster only
@@ -48,9 +56,10 @@ export class Publisher {
     return this.#redis.publish(this.#keys.processChannel(processId), `retake ${id} ${owner}`)
   }
 
-  /** Tells everybody who watches the session; the text is theirs to read. */
-  publish(id: string, text: string): Promise<number> {
-    return this.#redis.publish(this.#keys.sessionChannel(id), text)
+  /** Tells everybody who watches these sessions that their rows have changed, in one command for all of them. */
+  changed(ids: readonly string[]): Promise<void> {
+    const channels = ids.map((id) => this.#keys.sessionChannel(id)).join(' ')
+    return changedScript(this.#redis, { channels, notice: LOOK })
   }
 
   async #wake(channel: string, ids: readonly string[]): Promise<number> {

@@ -207,6 +207,7 @@ export class Butler {
     )
     if (finished?.outcome !== 'finished') return undefined
     this.turn = undefined
+    turn.ended()
     reportEnd(telemetry, turn, finished.as, { end, delayMs: retryDelayMs(tunables, finished.failures) })
     if (successor !== undefined && !(await this.hold.succeed(successor)))
       await this.#house.verify(this.sessionId)

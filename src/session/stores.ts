@@ -59,15 +59,20 @@ export function openStores(connections: Connections): Stores {
     throw error
   }
   const keys = new Keys(tunables.prefix)
+  const publisher = new Publisher(redis.commands, keys)
+  const onWritten = (ids: string[]) => {
+    // A hint for whoever watches; what is lost here is found by the watchers' own looks.
+    publisher.changed(ids).catch((error: unknown) => telemetry.emit('redis.trouble', { error }))
+  }
   return {
     tunables,
     telemetry,
     mysql,
     redis,
     keys,
-    ledger: new Ledger(mysql, { onTrouble: mysqlTrouble }),
+    ledger: new Ledger(mysql, { onTrouble: mysqlTrouble, onWritten }),
     inbox: new Inbox(mysql, { queueMax: tunables.queueMax, onTrouble: mysqlTrouble }),
-    publisher: new Publisher(redis.commands, keys),
+    publisher,
     close: async () => {
       await Promise.all([redis.close(), mysql.close()])
     },

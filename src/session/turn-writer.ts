@@ -51,6 +51,11 @@ export class TurnWriter {
     })
   }
 
+  /** The last transcript number that this turn knows of. */
+  get entrySeq(): number {
+    return this.#entrySeq
+  }
+
   /** Calls left open so far; exact once {@link settled} has resolved. */
   get openCalls(): string[] {
     return this.#calls.open

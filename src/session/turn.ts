@@ -14,6 +14,7 @@ import { visible } from '../protocol/history.ts'
 import { ENTRY, type EntryDraft, type TurnName } from '../protocol/session-row.ts'
 import type { StartedTurn } from '../protocol/turn-rules.ts'
 import { type Entry, type EntryInput, toDraft, toDrafts, toEntry } from './entry.ts'
+import { Emitter } from './emitter.ts'
 import type { Handler, Turn, TurnMessage } from './handler.ts'
 import type { Stores } from './stores.ts'
 import { TurnWatch } from './turn-watch.ts'
@@ -55,8 +56,8 @@ export class TurnRun {
   readonly #controller = new AbortController()
   readonly #writer: TurnWriter
   readonly #steps = new Map<string, Promise<unknown>>()
+  readonly #emitter: Emitter
   #stored: Promise<Map<string, string>> | undefined
-  #emitted = 0
   #progressAt = now()
   #ended = false
 
@@ -78,6 +79,7 @@ export class TurnRun {
         return this.#overError()
       },
     })
+    this.#emitter = new Emitter(stores, this.about, () => this.#writer.entrySeq)
   }
 
   /** What log lines say of it. */
@@ -153,6 +155,11 @@ export class TurnRun {
   #overError(): TurnAbortedError {
     const { reason } = this.#controller.signal
     return reason instanceof TurnAbortedError ? reason : new TurnAbortedError('ended', MESSAGES.ended)
+  }
+
+  /** Its end is committed. */
+  ended(): void {
+    this.#emitter.end()
   }
 
   /** Resolves when no append of this turn is under way any more. */
@@ -239,19 +246,7 @@ export class TurnRun {
   #emit(delta: unknown): void {
     if (this.#controller.signal.aborted || this.#ended) return
     this.#progressAt = now()
-    const { seq, starts: attempt } = this.name
-    const event = { type: 'delta', seq, epoch: this.epoch, attempt, index: this.#emitted + 1, delta }
-    let text: string
-    try {
-      text = JSON.stringify(event)
-    } catch (error) {
-      this.#stores.telemetry.emit('background.error', { where: 'emit', session: this.sessionId, error })
-      return
-    }
-    this.#emitted += 1
-    void this.#stores.publisher
-      .publish(this.sessionId, text)
-      .catch((error: unknown) => this.#stores.telemetry.emit('redis.trouble', { error }))
+    this.#emitter.emit(delta)
   }
 
   #limits() {
