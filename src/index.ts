@@ -14,6 +14,7 @@ export {
   type AbortReason,
   ButlerError,
   ClosedError,
+  CutOffError,
   type ErrorCode,
   InvalidInputError,
   NotFoundError,
@@ -49,4 +50,13 @@ export type { SessionView } from './session/inspection.ts'
 export { migrate, migrationStatus } from './session/migration.ts'
 export type { MessageInput, SendOptions } from './session/submission.ts'
 export type { Handler, HandlerResult, Turn, TurnMessage } from './session/handler.ts'
+export type {
+  DeltaEvent,
+  EntryEvent,
+  GapEvent,
+  ResyncEvent,
+  StateEvent,
+  WatchEvent,
+  WatchOptions,
+} from './session/watch-events.ts'
 export type { DrainOptions, WorkerEnd } from './session/worker.ts'

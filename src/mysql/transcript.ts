@@ -40,7 +40,7 @@ export async function readEntries(
     .orderBy('entry_seq')
     .limit(options.limit)
     .execute()
-  return { entries: rows.map(toEntry), head }
+  return { entries: rows.map(toEntryRow), head }
 }
 
 /** The newest `limit` entries of the session's present life, oldest first. */
@@ -53,7 +53,7 @@ export async function readLatest(db: Db, sessionId: string, limit: number): Prom
     .orderBy('entry_seq', 'desc')
     .limit(limit)
     .execute()
-  return rows.map(toEntry).reverse()
+  return rows.map(toEntryRow).reverse()
 }
 
 /** Results of the finished steps of a message, by step key, as JSON text. */
@@ -82,13 +82,14 @@ export async function readTurnStart(db: Db, sessionId: string, seq: number): Pro
   return row?.created_at.toISOString()
 }
 
-function selectEntries(db: Db) {
-  return db
-    .selectFrom('butler_entries')
-    .select(['entry_seq', 'seq', 'epoch', 'attempt', 'type', 'call_id', 'step_key', 'payload', 'created_at'])
-}
+export const ENTRY_COLUMNS = [
+  ...(['entry_seq', 'seq', 'epoch', 'attempt', 'type'] as const),
+  ...(['call_id', 'step_key', 'payload', 'created_at'] as const),
+]
 
-function toEntry(row: {
+const selectEntries = (db: Db) => db.selectFrom('butler_entries').select(ENTRY_COLUMNS)
+
+export function toEntryRow(row: {
   entry_seq: number
   seq: number
   epoch: number

@@ -11,7 +11,7 @@ import {
   oneOf,
   whole,
 } from '../base/arguments.ts'
-import { ClosedError, NotFoundError, RefusedError } from '../base/errors.ts'
+import { ClosedError, RefusedError } from '../base/errors.ts'
 import { checkSessionId } from '../base/ids.ts'
 import { parse } from '../base/payload.ts'
 import { deadline } from '../base/timing.ts'
@@ -21,6 +21,7 @@ import { prune, type Pruned, type RetentionAges } from '../mysql/retention.ts'
 import { eraseSession, readSession, readSessions, type SessionSummary } from '../mysql/sessions.ts'
 import { readEntries } from '../mysql/transcript.ts'
 import { toUnavailable } from '../mysql/trouble.ts'
+import { parseCursor } from '../protocol/cursor.ts'
 import { type Accepted, stop, type Submission, withdraw } from '../protocol/intake.ts'
 import type {
   AcceptedInTransaction,
@@ -33,15 +34,20 @@ import type {
 } from './answers.ts'
 import { toEntry } from './entry.ts'
 import { inspect, type SessionView } from './inspection.ts'
+import { Lookout } from './lookout.ts'
 import { Notifier } from './notifier.ts'
 import { only, Sender } from './sender.ts'
 import { type Connections, openStores, type Stores } from './stores.ts'
 import { type MessageInput, SEND_OPTIONS, type SendOptions, toSubmission } from './submission.ts'
+import { unknownMessage, unknownSession } from './unknown.ts'
+import type { WatchEvent, WatchOptions } from './watch-events.ts'
+import { Watcher } from './watcher.ts'
 
 export class Client {
   readonly #stores: Stores
   readonly #notifier: Notifier
   readonly #sender: Sender
+  readonly #lookout: Lookout
   #closed: Promise<void> | undefined
 
   /** Connects in the background. Throws InvalidInputError for options that cannot be meant. */
@@ -49,6 +55,7 @@ export class Client {
     this.#stores = openStores(connections)
     this.#notifier = new Notifier(this.#stores)
     this.#sender = new Sender(this.#stores, this.#notifier)
+    this.#lookout = new Lookout(this.#stores)
   }
 
   /**
@@ -163,20 +170,46 @@ export class Client {
   }
 
   /**
-   * Entries after a cursor, oldest first. `limit` 1 to 1,000, default 100. Follow a session by reading on from
-   * `cursor`: every entry comes exactly once.
+   * Entries after a cursor (an entry's number, or what `subscribe` gave), oldest first. `limit` 1 to 1,000, default 100.
    * @throws NotFoundError SESSION_NOT_FOUND
    */
   async transcript(
     sessionId: string,
-    options: { after?: number; limit?: number } = {},
+    options: { after?: number | string; limit?: number } = {},
   ): Promise<TranscriptPage> {
     const id = checkSessionId(sessionId)
-    const range = checkRange(options, 100)
+    checkOptions(options, ['after', 'limit'])
+    const { after } = options
+    const entry = typeof after === 'string' ? parseCursor(after).entry : after
+    const range = checkRange({ ...options, after: entry }, 100)
     const page = await this.#read((db) => readEntries(db, id, range))
     if (!page) throw unknownSession(id)
     const entries = page.entries.map(toEntry)
     return { entries, cursor: entries.at(-1)?.entry ?? range.after, head: page.head }
+  }
+
+  /**
+   * Watches a session: what is in the transcript behind a cursor, then, as it happens, entries, deltas of the running
+   * turn and changes of state; see {@link WatchEvent}. Ends when it is left, when `signal` fires, never by itself.
+   * Outages are waited out. Its steps throw NotFoundError: no such session, or it was deleted; ClosedError: the client
+   * was closed; CutOffError: nothing was taken for too long, go on from its cursor.
+   *
+   * @throws InvalidInputError INVALID_CURSOR
+   */
+  subscribe(sessionId: string, options: WatchOptions = {}): AsyncIterableIterator<WatchEvent> {
+    const id = checkSessionId(sessionId)
+    checkOptions(options, ['after', 'signal'])
+    checkSignal(options.signal)
+    const after = parseCursor(options.after ?? 0)
+    this.#assertOpen()
+    const { signal } = options
+    return new Watcher({
+      stores: this.#stores,
+      lookout: this.#lookout,
+      sessionId: id,
+      after,
+      signal,
+    }).events()
   }
 
   /**
@@ -233,6 +266,7 @@ export class Client {
     const id = checkSessionId(sessionId)
     const erased = await this.#read((db) => eraseSession(db, id))
     if (!erased) throw unknownSession(id)
+    await this.#notifier.changed(id)
     // A turn that was running is refused by the row whatever it does; being told, it ends at once.
     if (erased.owner !== null) await this.#notifier.stopped(id, erased.owner, erased.inboxSeq)
   }
@@ -251,7 +285,9 @@ export class Client {
 
   /** Closes the connections that this client opened. Repeating it is harmless. */
   close(): Promise<void> {
-    this.#closed ??= this.#notifier.settled().then(() => this.#stores.close())
+    this.#closed ??= Promise.all([this.#notifier.settled(), this.#lookout.close()]).then(() =>
+      this.#stores.close(),
+    )
     return this.#closed
   }
 
@@ -289,12 +325,3 @@ export class Client {
     if (this.#closed) throw new ClosedError('CLOSED', 'This client was closed: create a new one.')
   }
 }
-
-const unknownSession = (id: string) =>
-  new NotFoundError(
-    'SESSION_NOT_FOUND',
-    `There is no session ${id}; a session begins with its first message.`,
-  )
-
-const unknownMessage = (id: string, seq: number) =>
-  new NotFoundError('MESSAGE_NOT_FOUND', `Session ${id} has no message ${seq}.`)

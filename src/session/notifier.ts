@@ -58,6 +58,11 @@ export class Notifier {
     )
   }
 
+  /** After a change that no entry tells: whoever watches the session looks at its row. Never rejects. */
+  changed(id: string): Promise<void> {
+    return this.#bounded(this.#stores.publisher.changed([id]))
+  }
+
   /** Wakes the process a lock's value names; falls back to somebody else when nobody heard. */
   wakeOwner(lockValue: string, ids: readonly string[]): Promise<void> {
     return this.#bounded(this.#wakeProcess(processOf(tokenOf(lockValue)), ids))
