@@ -1,7 +1,7 @@
 /**
- * What a turn streams to whoever is watching. What is emitted in one tick goes together, and while that is under way the
- * next gathers. Nothing here fails a handler or holds it up: without Redis deltas are dropped, and readers see from the
- * missing indexes that some are.
+ * What a turn streams to whoever is watching. What is emitted in one tick goes together, and goes at once: over the same
+ * connection, so before the notice of whatever entry is written after it. Nothing here fails a handler or holds it up:
+ * without Redis deltas are dropped, and readers see from the missing indexes that some are.
  */
 import { Lane } from '../base/lane.ts'
 import { appendLive, clearLive, type DeltaDraft } from '../redis/live.ts'
@@ -30,7 +30,9 @@ export class Emitter {
   readonly #lane: Lane<DeltaDraft | 'end'>
   #index = 0
   #bytes = 0
+  /** Bytes without an answer. */
   #unsent = 0
+  #first: Promise<unknown> | undefined
 
   constructor(stores: Stores, about: About, after: () => number) {
     this.#stores = stores
@@ -41,6 +43,7 @@ export class Emitter {
       run: (items) => this.#send(items),
       maxItems: Math.min(CHUNK_DELTAS, liveMaxDeltas),
       maxWeight: Math.min(CHUNK_BYTES, liveMaxBytes),
+      width: Infinity,
       weigh: (item) => (item === 'end' ? 0 : bytesOf(item)),
     })
   }
@@ -73,18 +76,22 @@ export class Emitter {
     const { redis, keys, tunables, telemetry } = this.#stores
     const { session, seq, attempt, epoch } = this.#about
     const deltas = items.filter((item) => item !== 'end')
+    const bytes = deltas.reduce((sum, delta) => sum + bytesOf(delta), 0)
+    this.#bytes += bytes
     try {
       if (deltas.length > 0) {
-        const bytes = deltas.reduce((sum, delta) => sum + bytesOf(delta), 0)
-        this.#unsent -= bytes
-        this.#bytes += bytes
         const { liveMaxDeltas: maxDeltas, liveMaxBytes: maxBytes, turnTimeoutMs: ttlMs } = tunables
         const draft = { seq, attempt, epoch, deltas, bytes: this.#bytes }
-        await appendLive(redis.commands, keys, session, draft, { maxDeltas, maxBytes, ttlMs })
+        const send = () => appendLive(redis.commands, keys, session, draft, { maxDeltas, maxBytes, ttlMs })
+        // A server that does not know the script yet is sent it again, which must not be overtaken.
+        if (this.#first) await this.#first.then(send, send)
+        else await (this.#first = send())
       }
       if (items.at(-1) === 'end') await clearLive(redis.commands, keys, session, { seq, attempt })
     } catch (error) {
       telemetry.emit('redis.trouble', { error, session })
+    } finally {
+      this.#unsent -= bytes
     }
   }
 }

@@ -66,7 +66,8 @@ export class Watcher implements Reader {
   }
 
   tell({ events, bytes }: { events: number; bytes: number }): void {
-    this.#reply ??= this.#feed?.reply
+    // So that it reads a reply to its end that is superseded while the reader is busy.
+    if (this.#told) this.#reply ??= this.#feed?.reply
     this.#wake?.()
     if (!this.#ignored) return
     this.#ignored.events += events

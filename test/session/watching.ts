@@ -1,7 +1,9 @@
 // A watcher for tests: takes every event as it comes, and holds it against what is promised of all of them.
 import { expect } from 'vitest'
 import type { Client, EntryEvent, WatchEvent, WatchOptions } from '../../src/index.ts'
-import { eventually } from './house.ts'
+
+/** The machine may be busy. */
+const PATIENCE_MS = 25_000
 
 export interface Watch {
   readonly events: WatchEvent[]
@@ -17,19 +19,42 @@ export interface Watch {
 export function watch(client: Client, id: string, options: WatchOptions = {}): Watch {
   const iterator = client.subscribe(id, options)
   const events: WatchEvent[] = []
+  const waiting = new Set<(event: WatchEvent) => void>()
   const over = (async () => {
-    for await (const event of iterator) events.push(event)
+    for await (const event of iterator) {
+      events.push(event)
+      for (const look of waiting) look(event)
+    }
   })()
   over.catch(() => undefined)
+  const until = (is: (event: WatchEvent) => boolean) =>
+    new Promise<WatchEvent>((resolve, reject) => {
+      const found = events.find(is)
+      if (found) return resolve(found)
+      const end = () => {
+        clearTimeout(alarm)
+        waiting.delete(look)
+      }
+      const look = (event: WatchEvent) => {
+        if (!is(event)) return
+        end()
+        resolve(event)
+      }
+      const fail = (why: string) => {
+        end()
+        reject(new Error(`${why}; so far: ${events.slice(-50).map(show).join(', ')}`))
+      }
+      const alarm = setTimeout(() => fail('waited for another event'), PATIENCE_MS)
+      waiting.add(look)
+      over.then(
+        () => fail('it is over'),
+        (error: unknown) => fail(String(error)),
+      )
+    })
   return {
     events,
     over,
-    until: (is: (event: WatchEvent) => boolean) =>
-      eventually(() => {
-        const found = events.find(is)
-        if (!found) expect(events.map(show)).toBe('another event')
-        return found as never
-      }),
+    until: until as Watch['until'],
     leave: async () => {
       await iterator.return?.()
       await over
@@ -67,25 +92,26 @@ export const story = (events: readonly WatchEvent[]): string[] =>
  * start nor after its end.
  */
 export function expectConsistent(events: readonly WatchEvent[], after = 0): void {
+  const faults: string[] = []
   let entry = after
   let running: string | undefined
   let index = 0
   const over = new Set<string>()
   for (const event of events) {
+    let fault = false
     if (event.type === 'entry') {
       const { seq, attempt, type } = event.entry
-      expect(event.entry.entry).toBe(entry + 1)
+      fault = event.entry.entry !== entry + 1
       entry += 1
       if (type === 'turn_started') [running, index] = [`${seq}/${attempt}`, 0]
       if (type === 'turn_ended') over.add(`${seq}/${attempt}`)
     } else if (event.type === 'delta') {
       const attempt = `${event.seq}/${event.attempt}`
-      expect(over).not.toContain(attempt)
-      if (running !== undefined) expect(attempt).toBe(running)
-      else running = attempt
-      expect(event.after).toBeLessThanOrEqual(entry)
-      expect(event.index).toBeGreaterThan(index)
+      running ??= attempt
+      fault = attempt !== running || over.has(attempt) || event.after > entry || event.index <= index
       index = event.index
     }
+    if (fault) faults.push(`${show(event)} after entry ${entry} in ${running}`)
   }
+  expect(faults).toEqual([])
 }
