@@ -26,7 +26,10 @@ export interface Turn {
    * returned and `fn` does not run again. `key` names the step within the message.
    */
   step<T>(key: string, fn: () => Promise<T> | T): Promise<T>
-  /** Sends a piece of the reply to whoever is watching. Not stored; never fails. */
+  /**
+   * Sends a piece of the reply, any JSON value, to whoever is watching. It is kept in Redis while this attempt runs, for
+   * those who come later; what the turn writes supersedes it. Never waits and never fails: without Redis it is dropped.
+   */
   emit(delta: unknown): void
 }
 
