@@ -7,7 +7,7 @@ import { loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
 import { table } from './figures.ts'
 import { Rig } from './rig.ts'
-import { idle, latency, order, takeover, throughput, type Workload } from './workloads.ts'
+import { idle, latency, order, takeover, throughput, watch, type Workload } from './workloads.ts'
 
 const WORKLOADS: Record<string, { title: string; run: Workload }> = {
   throughput: { title: 'W1 throughput: 1,000 sessions, no-op handler', run: throughput },
@@ -15,6 +15,7 @@ const WORKLOADS: Record<string, { title: string; run: Workload }> = {
   idle: { title: 'W4 idle: sessions that did one message each', run: idle },
   takeover: { title: 'W5 takeover: a worker leaves in the middle of a turn', run: takeover },
   order: { title: 'W8 order: 500 sessions × 6 back to back, handlers 0 to 50 ms, 2 workers', run: order },
+  watch: { title: 'W9 watching: a turn streams 50 deltas/s for 10 s to another process', run: watch },
 }
 
 const { values, positionals } = parseArgs({

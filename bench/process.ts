@@ -1,12 +1,12 @@
 /**
- * A process of the bench: a worker or a producer. Forked by rig.ts; does what its parent says over IPC and remembers
+ * A process of the bench: a worker, a producer or a watcher. Forked by rig.ts; does what its parent says over IPC and remembers
  * what it saw, with times on CLOCK_MONOTONIC, which all processes of a machine share.
  */
 import { sleep } from '../src/base/timing.ts'
 import { createClient, createWorker, type TunablesInput } from '../src/index.ts'
 
 export interface ProcessConfig {
-  readonly role: 'worker' | 'producer'
+  readonly role: 'worker' | 'producer' | 'watcher'
   readonly redis: string
   readonly mysql: string
   readonly prefix: string
@@ -64,7 +64,10 @@ export interface Asks {
   heapBytes: [argument: undefined, answer: number]
   burst: [argument: Burst, answer: Sent[]]
   stream: [argument: Stream, answer: Sent[]]
-  hold: [argument: { session: string; handlerMs: number }, answer: Sent]
+  hold: [argument: { session: string; handlerMs: number; emits?: number }, answer: Sent]
+  watch: [argument: { session: string; watchers: number }, answer: undefined]
+  seen: [argument: undefined, answer: { latencies: number[]; deltas: number }]
+  rssMiB: [argument: undefined, answer: number]
   end: [argument: undefined, answer: undefined]
 }
 
@@ -78,13 +81,19 @@ async function beWorker({ tell, graceMs, ...config }: ProcessConfig): Promise<An
   const report = (told: Told) => tell && process.send?.({ told })
   const worker = createWorker({
     ...connections(config),
-    handler: async ({ sessionId: session, message, attempt, signal }) => {
+    handler: async (turn) => {
+      const { sessionId: session, message, attempt, signal } = turn
       const startedAt = monotonicMs()
-      const [n = 0, handlerMs = 0] = (message.payload as string).split(' ', 2).map(Number)
+      const [n = 0, handlerMs = 0, emits = 0] = (message.payload as string).split(' ', 3).map(Number)
       const run: Run = { session, n, attempt, startedAt, endedAt: 0 }
       runs.push(run)
       report({ event: 'started', run })
-      if (handlerMs > 0 && attempt === 1) await sleep(handlerMs, signal)
+      // What is emitted says when.
+      for (let count = 0; count < emits; count++) {
+        await sleep(handlerMs / emits, signal)
+        turn.emit(monotonicMs())
+      }
+      if (handlerMs > 0 && attempt === 1 && !emits) await sleep(handlerMs, signal)
       run.endedAt = monotonicMs()
       report({ event: 'ended', run })
     },
@@ -102,16 +111,16 @@ async function beWorker({ tell, graceMs, ...config }: ProcessConfig): Promise<An
 function beProducer(config: ProcessConfig): Answers {
   const client = createClient(connections(config))
   const numbers = new Map<string, number>()
-  const send = async (session: string, handlerMs: number, bytes: number): Promise<Sent> => {
+  const send = async (session: string, handlerMs: number, bytes: number, emits = 0): Promise<Sent> => {
     const n = (numbers.get(session) ?? 0) + 1
     numbers.set(session, n)
-    const payload = `${n} ${Math.round(handlerMs)} `.padEnd(bytes, 'x')
+    const payload = `${n} ${Math.round(handlerMs)} ${emits} `.padEnd(bytes, 'x')
     const calledAt = monotonicMs()
     await client.enqueue(session, payload)
     return { session, n, calledAt, ackedAt: monotonicMs() }
   }
   return {
-    hold: ({ session, handlerMs }) => send(session, handlerMs, 0),
+    hold: ({ session, handlerMs, emits }) => send(session, handlerMs, 0, emits),
     burst: async ({ sessions, perSession, inFlight, bytes, handlerMs }) => {
       const sent: Sent[] = []
       const lane = async (first: number) => {
@@ -138,6 +147,38 @@ function beProducer(config: ProcessConfig): Answers {
   }
 }
 
+function beWatcher(config: ProcessConfig): Answers {
+  const client = createClient(connections(config))
+  const seen = { latencies: [] as number[], deltas: 0 }
+  const follow = async (session: string, isFirst: boolean, onHead: () => void) => {
+    for await (const event of client.subscribe(session)) {
+      if (event.type === 'entry' && event.entry.type === 'turn_ended') onHead()
+      if (event.type !== 'delta') continue
+      seen.deltas += 1
+      // A part of them: there would be too many numbers.
+      if (isFirst || Math.random() < 0.02) seen.latencies.push(monotonicMs() - (event.delta as number))
+    }
+  }
+  return {
+    /** Resolves when all have seen the end of a turn. */
+    watch: async ({ session, watchers }) => {
+      const heads = Array.from({ length: watchers }, (_, index) => {
+        return new Promise<void>(
+          (resolve) => void follow(session, index === 0, resolve).catch(() => undefined),
+        )
+      })
+      await Promise.all(heads)
+      return undefined
+    },
+    seen: () => seen,
+    rssMiB: () => {
+      heapBytes()
+      return process.memoryUsage.rss() / 2 ** 20
+    },
+    end: () => client.close().then(() => undefined),
+  }
+}
+
 const connections = ({ redis, mysql, prefix, tunables }: Omit<ProcessConfig, 'tell' | 'graceMs'>) => {
   return { ...tunables, redis, mysql, prefix }
 }
@@ -150,7 +191,8 @@ function heapBytes(): number {
 
 if (process.send) {
   const config = JSON.parse(process.argv[2] ?? '') as ProcessConfig
-  const answers = config.role === 'worker' ? await beWorker(config) : beProducer(config)
+  const roles = { worker: beWorker, producer: beProducer, watcher: beWatcher }
+  const answers = await roles[config.role](config)
   process.on('message', ({ id, name, argument }: { id: number; name: keyof Asks; argument: never }) => {
     const answer = async () => {
       const value = await answers[name]?.(argument)

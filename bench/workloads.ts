@@ -5,7 +5,7 @@
 import { sleep } from '../src/base/timing.ts'
 import type { TunablesInput } from '../src/index.ts'
 import { faultsIn, round, spread } from './figures.ts'
-import { type Burst, monotonicMs, type Sent } from './process.ts'
+import { type Burst, monotonicMs, type ProcessConfig, type Sent } from './process.ts'
 import { type Child, cpuSeconds, peakMiB, type Rig } from './rig.ts'
 
 export interface Settings {
@@ -23,8 +23,8 @@ export type Workload = (rig: Rig, settings: Settings) => Promise<Row[]>
 interface Cast {
   readonly workers: Child[]
   readonly producer: Child
-  /** One more worker like the others. */
-  readonly hire: () => Promise<Child>
+  /** One more worker like the others, or somebody who watches. */
+  readonly hire: (role?: 'worker' | 'watcher') => Promise<Child>
 }
 
 /** Runs `play` with so many workers that hear and a producer that is connected; everything is gone afterwards. */
@@ -37,7 +37,7 @@ async function stage<T>(
   const { tunables = {}, tell = false, graceMs = 0 } = options
   const config = { ...stores, tunables, tell, graceMs }
   const all: Child[] = []
-  const hire = async (role: 'worker' | 'producer' = 'worker') => {
+  const hire = async (role: ProcessConfig['role'] = 'worker') => {
     const child = await rig.spawn({ ...config, role })
     all.push(child)
     return child
@@ -49,7 +49,7 @@ async function stage<T>(
     await rig.untilHearing(stores.prefix, options.workers)
     await producer.ask('hold', { session: 'first', handlerMs: 0 })
     await untilCompleted(workers, 1)
-    return await play({ workers, producer, hire: () => hire() })
+    return await play({ workers, producer, hire })
   } finally {
     await Promise.all(all.map((child) => child.end()))
     await drop()
@@ -250,3 +250,34 @@ export const order: Workload = (rig) =>
     const seconds = (lastAt - Math.min(...sent.map(({ calledAt }) => calledAt))) / 1000
     return [{ messages: sent.length, seconds: round(seconds), faults: faultsIn(await runsOf(workers), sent) }]
   })
+
+/** W9, without HTTP: a turn streams, others watch from another process. */
+export const watch: Workload = async (rig) => {
+  const rows: Row[] = []
+  for (const watchers of [1, 1000]) {
+    rows.push(
+      await stage(rig, { workers: 1 }, async ({ workers, producer, hire }) => {
+        const watcher = await hire('watcher')
+        const [seconds, emits] = [10, 500]
+        // Warm, and what the process weighs with one who watches.
+        await watcher.ask('watch', { session: 'first', watchers: 1 })
+        const rss = await watcher.ask('rssMiB')
+        await watcher.ask('watch', { session: 'first', watchers })
+        const [before, cpu] = [await rig.counters(), cpuSeconds(watcher.pid)]
+        await producer.ask('hold', { session: 'first', handlerMs: seconds * 1000, emits })
+        await untilCompleted(workers, 2)
+        const { latencies, deltas } = await watcher.ask('seen')
+        const cpuAfter = cpuSeconds(watcher.pid)
+        return {
+          'emit → seen, ms': `${watchers} watchers`,
+          ...spread(latencies),
+          'CPU s / 100,000': round(((cpuAfter - cpu) * 100_000) / deltas),
+          'MiB more': round((await watcher.ask('rssMiB')) - rss),
+          statements: (await rig.counters()).statements - before.statements,
+          faults: deltas === emits * (watchers + 1) ? '' : `${deltas} deltas`,
+        }
+      }),
+    )
+  }
+  return rows
+}

@@ -110,18 +110,18 @@ test('I7 · Redis away from the worker: nothing fails, what it emits meanwhile i
   await house.worker(handler, { redis: proxy.url })
   await client.enqueue(id, 'x')
   const watched = watch(client, id)
-  const { emit, append } = await turn()
-  emit(1)
+  const running = await turn()
+  running.emit(1)
   await watched.until(isDelta(1))
   proxy.refuse(true)
   await eventually(() => expect(proxy.connections()).toBe(0))
-  for (let n = 2; n <= 500; n += 1) emit(n)
-  await append({ type: 'meanwhile' })
+  for (let n = 2; n <= 500; n += 1) running.emit(n)
+  await running.append({ type: 'meanwhile' })
   await watched.until(isEntry('meanwhile'))
   proxy.refuse(false)
   let n = 500
   await eventually(() => {
-    emit((n += 1))
+    running.emit((n += 1))
     expect(watched.events.at(-1)?.type).toBe('delta')
   })
   expectConsistent(watched.events)
@@ -141,11 +141,11 @@ test('I7 · MySQL away from the reader: it waits, with the deltas that need no e
   const watched = watch(cutOff, id)
   await watched.until(isEntry('message'))
   proxy.refuse(true)
-  const { emit, append } = await turn()
-  emit(1)
+  const running = await turn()
+  running.emit(1)
   await watched.until(isDelta(1))
-  await append({ type: 'note' })
-  emit(2)
+  await running.append({ type: 'note' })
+  running.emit(2)
   end()
   await house.settled(client, id)
   // Somebody who comes now waits too, and may leave.
@@ -156,9 +156,8 @@ test('I7 · MySQL away from the reader: it waits, with the deltas that need no e
   proxy.refuse(false)
   await watched.until((event) => event.type === 'state' && event.state === 'idle')
   expectConsistent(watched.events)
-  expect(story(watched.events)).toEqual([
-    ...['#1 turn_started', '#2 message', '1/1 1', '#3 note', '1/1 2', '#4 reply', '#5 turn_ended'],
-  ])
+  const all = ['#1 turn_started', '#2 message', '1/1 1', '#3 note', '1/1 2', '#4 reply', '#5 turn_ended']
+  expect(story(watched.events)).toEqual(all)
   await watched.leave()
 })
 

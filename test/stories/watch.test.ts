@@ -20,7 +20,7 @@ const attempts = (events: readonly WatchEvent[]) =>
 
 test('I7 · a crash in mid-reply is a boundary, and the next attempt streams behind it (CR-10)', async () => {
   const { story, watched } = await streaming()
-  story.fleet.workers[0]!.kill()
+  await story.fleet.workers[0]!.kill()
   await story.local()
   await watched.until((event) => event.type === 'delta' && event.attempt === 2 && event.index === 3)
   const newcomer = watch(story.client, 'chat')
