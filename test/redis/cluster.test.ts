@@ -7,6 +7,7 @@ import type { Server } from '../../src/cli/servers.ts'
 import { connectRedis, type RedisConnection } from '../../src/redis/connect.ts'
 import * as fleet from '../../src/redis/fleet.ts'
 import { Keys } from '../../src/redis/keys.ts'
+import * as live from '../../src/redis/live.ts'
 import * as lock from '../../src/redis/lock.ts'
 import * as queue from '../../src/redis/queue.ts'
 import { Listener, Publisher } from '../../src/redis/wake.ts'
@@ -101,6 +102,24 @@ test('fleet', async () => {
   expect(await fleet.elect(redis, keys, 'tick', 'P2', TTL)).toBe(false)
   await fleet.leave(redis, keys, 'P1')
   expect((await fleet.members(redis, keys)).size).toBe(2)
+})
+
+test('deltas, and what watchers are told', async () => {
+  const redis = connection.commands
+  const subscriber = connection.subscriber()
+  const heard: string[] = []
+  subscriber.on('message', (channel: string, text: string) => heard.push(`${channel} ${text}`))
+  await subscriber.connect()
+  await subscriber.subscribe(...IDS.map((id) => keys.sessionChannel(id)))
+  const draft = { seq: 1, attempt: 1, epoch: 1, bytes: 9, deltas: [{ index: 1, after: 2, text: '"x"' }] }
+  const limits = { maxDeltas: 9, maxBytes: 9999, ttlMs: TTL }
+  const appended = await Promise.all(IDS.map((id) => live.appendLive(redis, keys, id, draft, limits)))
+  expect(appended).toEqual([true, true, true, true])
+  expect(await live.readLive(redis, keys, 'a')).toMatchObject([{ deltas: [{ index: 1, value: 'x' }] }])
+  await new Publisher(redis, keys).changed(IDS)
+  await vi.waitFor(() => expect(heard).toHaveLength(8))
+  expect(await live.clearLive(redis, keys, 'a', draft)).toBe(true)
+  subscriber.disconnect()
 })
 
 test('notifications arrive over a connection to one node, also after that was killed', async () => {

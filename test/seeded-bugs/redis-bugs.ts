@@ -87,4 +87,16 @@ export const redisBugs: readonly Bug[] = [
     "redis.call('SET', lock, token, 'PX', ttlMs)\n      return false",
     "redis.call('SET', lock, token)\n      return false",
   ),
+  {
+    name: 'an older attempt streams between the newer one',
+    file: 'redis/live.ts',
+    edits: [['if newer or (not older', 'if (not older']],
+    noticedBy: ['redis/live.test.ts'],
+  },
+  {
+    name: 'deltas are kept without a bound',
+    file: 'redis/live.ts',
+    edits: [['if to == lastNow then break end', 'if to then break end']],
+    noticedBy: ['redis/live.test.ts'],
+  },
 ]
