@@ -37,19 +37,10 @@ async function session(id: string, changes: Record<string, unknown> = {}): Promi
 }
 
 async function entries(numbers: readonly number[], bytes = 10): Promise<void> {
+  const payload = JSON.stringify('x'.repeat(bytes))
   for (const entry of numbers)
-    await mysql.db
-      .insertInto('butler_entries')
-      .values({
-        ...{ session_id: 's', entry_seq: entry, seq: 1, epoch: 1, attempt: 1, type: 'note' },
-        ...{
-          step_key: null,
-          call_id: null,
-          payload: JSON.stringify('x'.repeat(bytes)),
-          created_at: new Date(),
-        },
-      })
-      .execute()
+    await sql`insert into butler_entries (session_id, entry_seq, seq, epoch, attempt, type, payload, created_at)
+      values ('s', ${entry}, 1, 1, 1, 'note', ${payload}, utc_timestamp(3))`.execute(mysql.db)
 }
 
 const page = async (after: number, through: number) =>
