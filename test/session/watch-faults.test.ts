@@ -3,7 +3,7 @@ import { afterEach, expect, test } from 'vitest'
 import { Redis } from 'ioredis'
 import { createPool } from 'mysql2'
 import type { Client, Handler, Turn } from '../../src/index.ts'
-import { formatChunk } from '../../src/redis/live.ts'
+import { appendLive, formatChunk } from '../../src/redis/live.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
 import { ownRedis } from '../support/services.ts'
 import { eventually, openHouse, signal } from './house.ts'
@@ -185,6 +185,55 @@ test('I7 · what an attempt that is over still sends, and what nobody of ours se
   await watched.until((event) => event.type === 'state' && event.state === 'idle')
   expect(watched.events.filter(({ type }) => type === 'delta')).toEqual([])
   expect(attempts).toHaveLength(2)
+  await watched.leave()
+})
+
+test('I7 · a newcomer takes up no reply that is over, whatever is still heard of it before the first look', async () => {
+  const client = house.client()
+  const id = house.sessionId()
+  await house.worker(() => 'done')
+  await client.enqueue(id, 'x')
+  await house.settled(client, id)
+  const heardJunk = signal()
+  const logger = { error() {}, info() {}, debug() {}, trace() {}, fatal() {}, isLevelEnabled: () => true }
+  const warn = (line: object) => 'sample' in line && heardJunk.resolve()
+  const proxy = await proxyTo(house.url)
+  const gate = proxy.gate('retry_in')
+  const reader = house.client({ mysql: proxy.url, logger: { ...logger, warn } as never })
+  const watched = watch(reader, id, { after: 4 })
+  await gate.seen
+  const channel = house.keys.sessionChannel(id)
+  await eventually(async () => expect((await house.redis.pubsub('NUMSUB', channel))[1]).toBe(1))
+  const over = { seq: 1, attempt: 1, epoch: 1, bytes: 30, deltas: [{ index: 1, after: 2, text: '"over"' }] }
+  await house.redis.publish(channel, formatChunk(over))
+  await house.redis.publish(channel, 'junk')
+  await heardJunk.promise
+  gate.release()
+  await client.enqueue(id, 'y')
+  await watched.until(isEntry('turn_ended', 2))
+  expect(story(watched.events)).toEqual(['#5 turn_started', '#6 message', '#7 reply', '#8 turn_ended'])
+  await watched.leave()
+})
+
+test('I7 · a delta whose notice was lost alone is found with the next one that is heard', async () => {
+  const { handler, turn, end } = puppet()
+  const client = house.client()
+  const id = await begin(client, handler)
+  await turn()
+  const watched = watch(client, id)
+  await watched.until(isEntry('message'))
+  const chunk = (index: number) => {
+    return { seq: 1, attempt: 1, epoch: 1, bytes: 30, deltas: [{ index, after: 2, text: `${index}` }] }
+  }
+  const limits = { maxDeltas: 9, maxBytes: 9999, ttlMs: 60_000 }
+  const send = (index: number) => appendLive(house.redis, house.keys, id, chunk(index), limits)
+  await send(1)
+  await watched.until(isDelta(1))
+  await house.redis.rpush(house.keys.live(id), formatChunk(chunk(2)))
+  await send(3)
+  await watched.until(isDelta(3))
+  expect(story(watched.events).slice(2)).toEqual(['1/1 1', '1/1 2', '1/1 3'])
+  end()
   await watched.leave()
 })
 

@@ -117,22 +117,30 @@ test('I7 · going on from any cursor of a long turn, on alternating clients, giv
 test('I7 · a retry is a boundary: the next attempt’s deltas come after it and begin anew (CR-10)', async () => {
   const client = house.client()
   const id = house.sessionId()
-  await house.worker((turn) => {
+  const seen = [signal(), signal()]
+  await house.worker(async (turn) => {
     turn.emit(`try ${turn.attempt}`)
+    await seen[turn.attempt - 1]!.promise
     if (turn.attempt === 1) throw new Error('not yet')
     return 'done'
   })
   await client.enqueue(id, 'x')
   const watched = watch(house.client(), id)
+  for (const attempt of [1, 2]) {
+    await watched.until((event) => event.type === 'delta' && event.attempt === attempt)
+    seen[attempt - 1]!.resolve()
+  }
   await watched.until(isEntry('reply'))
   await watched.until(({ type, ...rest }) => type === 'state' && 'state' in rest && rest.state === 'idle')
   expectConsistent(watched.events)
-  expect(story(watched.events).filter((line) => !line.startsWith('1/'))).toEqual([
+  expect(story(watched.events)).toEqual([
     '#1 turn_started',
     '#2 message',
+    '1/1 "try 1"',
     '#3 error',
     '#4 turn_ended',
     '#5 turn_started',
+    '1/2 "try 2"',
     '#6 reply',
     '#7 turn_ended',
   ])
