@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startMysql, startRedis } from '../../src/cli/servers.ts'
-import { lifeNames, type Outcome, parsePoint, type Point, runCampaign } from './campaign.ts'
+import { isMissed, lifeNames, type Outcome, parsePoint, type Point, runCampaign } from './campaign.ts'
 import { type Kind, KINDS } from './tally.ts'
 
 const { values } = parseArgs({
@@ -108,14 +108,15 @@ function played(): Outcome[] {
 }
 
 function tally(outcomes: readonly Outcome[]): string {
-  const passed = outcomes.filter(({ problems }) => problems.length === 0)
-  return `${passed.length} of ${outcomes.length} points pass`
+  const killed = outcomes.filter((outcome) => !isMissed(outcome))
+  const passed = killed.filter(({ problems }) => problems.length === 0)
+  return `${passed.length} of ${killed.length} points pass`
 }
 
 function summary(): 0 | 1 {
   const outcomes = played()
   const failed = done.filter(({ problems }) => problems.length > 0)
-  const late = outcomes.filter(({ request, problems }) => request === undefined && problems.length === 0)
+  const missed = outcomes.filter(isMissed)
   const times = outcomes
     .map(({ finalMs }) => finalMs)
     .filter((ms) => ms > 0)
@@ -124,9 +125,9 @@ function summary(): 0 | 1 {
     Math.round(times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0)
   console.log(`
 from the kill to the end of everything: half within ${at(0.5)} ms, 95 % within ${at(0.95)} ms, longest ${at(1)} ms`)
-  if (late.length > 0)
+  if (missed.length > 0)
     console.log(
-      `${late.length} points lay beyond the end of their life this time: ${late.map(({ name }) => name).join(', ')}`,
+      `${missed.length} replies did not come again, so nobody was killed: ${missed.map(({ name }) => name).join(', ')}`,
     )
   console.log(`${tally(outcomes)}, ${seconds()} s`)
   return failed.length > 0 ? 1 : 0

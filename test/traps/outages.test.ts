@@ -43,7 +43,7 @@ test('I8 · trap: a worker that reaches Redis but not MySQL takes no work from o
   cutOff.toMysql.down()
   await eventually(async () => {
     const heartbeat = await world.redis.get(world.keys.process(cutOff.worker.processId))
-    return heartbeat?.includes('"free":0')
+    return heartbeat?.includes('"free":0') === true
   }, 'it offers no slot any more')
   const monitor = await monitorOf(world.redisUrl)
   const ids = Array.from({ length: 40 }, (_, n) => `s${n}`)
