@@ -7,6 +7,7 @@ import { now, Ticker } from '../base/timing.ts'
 import { readOwners } from '../mysql/sessions.ts'
 import { type Renewed, renewMany, swap, tokenOf } from '../redis/lock.ts'
 import type { Butler } from './butler.ts'
+import { redisCall } from './hold.ts'
 import type { Registry } from './registry.ts'
 import type { Stores } from './stores.ts'
 
@@ -37,7 +38,7 @@ export class Renewer {
     this.#ticker = new Ticker({
       tick: () => this.renew([...this.#registry.holding()]),
       intervalMs: tunables.renewMs,
-      onError: (error) => telemetry.emit('background.error', { where: 'renewer', error }),
+      onError: (error) => telemetry.trouble(error, { where: 'renewer' }),
     })
   }
 
@@ -62,7 +63,7 @@ export class Renewer {
     return false
   }
 
-  /** Renews these locks now and settles every doubt by the row. Rejects only when the row cannot be read. */
+  /** Renews these locks now and settles every doubt by the row. Rejects when the row or a stranger cannot be reached. */
   async renew(butlers: readonly Butler[]): Promise<void> {
     const { redis, keys, tunables, telemetry } = this.#stores
     const holding = butlers.flatMap((butler) =>
@@ -114,12 +115,14 @@ export class Renewer {
     const stranger = processOf(tokenOf(holder))
     if (stranger === this.#processId || this.#isDead(stranger)) {
       const { sessionId } = butler
-      const swapped = await swap(redis.commands, keys, sessionId, holder, token, tunables.lockTtlMs)
+      const swapped = await redisCall(
+        swap(redis.commands, keys, sessionId, holder, token, tunables.lockTtlMs),
+      )
       if (swapped) butler.hold.confirmedUntil = askedAt + tunables.lockTtlMs
       return
     }
     // It learns from the row that the session is not its own, and gives the lock back.
     telemetry.emit('session.contested', { session: butler.sessionId, owner: token })
-    await publisher.wakeProcess(stranger, [butler.sessionId])
+    await redisCall(publisher.wakeProcess(stranger, [butler.sessionId]))
   }
 }
