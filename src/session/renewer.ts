@@ -14,7 +14,8 @@ import type { Stores } from './stores.ts'
 interface Asked {
   readonly butler: Butler
   readonly token: string
-  readonly reply: Renewed | Error | undefined
+  readonly wasIdle: boolean
+  readonly reply: Renewed
 }
 
 export class Renewer {
@@ -68,23 +69,23 @@ export class Renewer {
     const { redis, keys, tunables, telemetry } = this.#stores
     const holding = butlers.flatMap((butler) =>
       butler.hold.owned && butler.hold.token !== undefined
-        ? [{ butler, id: butler.sessionId, token: butler.hold.token }]
+        ? [{ butler, id: butler.sessionId, token: butler.hold.token, wasIdle: butler.hold.isIdle }]
         : [],
     )
     if (holding.length === 0) return
     const askedAt = now()
     const replies = await renewMany(redis.commands, keys, holding, tunables.lockTtlMs)
-    const asked = holding.map(({ butler, token }, index): Asked => ({ butler, token, reply: replies[index] }))
     const doubtful: Asked[] = []
-    for (const one of asked) {
-      const { butler, token, reply } = one
+    for (const [index, { butler, token, wasIdle }] of holding.entries()) {
+      const reply = replies[index]
       if (butler.hold.token !== token) continue
       if (reply === undefined || reply instanceof Error) {
         telemetry.emit('redis.trouble', { error: reply ?? new Error('no answer'), session: butler.sessionId })
         continue
       }
-      if (reply === 'held') butler.hold.confirmedUntil = askedAt + tunables.lockTtlMs
-      else doubtful.push(one)
+      if (reply !== 'held') doubtful.push({ butler, token, wasIdle, reply })
+      // Unless it has turned idle behind the renewal.
+      else if (wasIdle || !butler.hold.isIdle) butler.hold.confirmedUntil = askedAt + tunables.lockTtlMs
     }
     if (doubtful.length > 0) await this.#settle(doubtful, askedAt)
   }
@@ -95,11 +96,14 @@ export class Renewer {
       mysql.db,
       doubtful.map(({ butler }) => butler.sessionId),
     )
-    for (const { butler, token, reply } of doubtful) {
+    for (const { butler, token, wasIdle, reply } of doubtful) {
       // It may have got a new token, or lost its session, while we were asking.
       if (butler.hold.token !== token || !butler.hold.owned) continue
       if (owners.get(butler.sessionId)?.owner !== token) {
         this.#registry.lose(butler, 'the row names another owner')
+      } else if (!wasIdle && butler.hold.isIdle) {
+        // It has turned idle behind the renewal: what the lock is now, the next turn will ask.
+        continue
       } else if (reply === 'retaken') {
         butler.hold.confirmedUntil = askedAt + tunables.lockTtlMs
         telemetry.emit('lock.retaken', { session: butler.sessionId, seq: butler.turn?.name.seq })

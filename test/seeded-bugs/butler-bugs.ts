@@ -43,7 +43,7 @@ export const butlerBugs: readonly Bug[] = [
   bug(
     'a start trusts an unanswered lock',
     'butler.ts',
-    "holdsLock: () => this.phase === 'serving' && this.hold.isConfirmed",
+    "holdsLock: () => this.phase === 'serving' && this.hold.isConfirmed && isHeld()",
     "holdsLock: () => this.phase === 'serving'",
     'traps/ownership',
   ),

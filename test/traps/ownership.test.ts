@@ -205,6 +205,30 @@ test('I3 I4 · trap: an idle butler that is called starts nothing before its loc
   expect(two.turn().attempt).toBe(1)
 })
 
+test('I4 · trap: a renewal that is settled after its session turned idle lets no turn start on an unanswered lock', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  await world.client.enqueue('s', 'wait')
+  await one.began()
+  await world.redis.del(world.keys.lock('s'))
+  const { owner } = await world.row('s')
+  const settling = w1.toMysql.holdAnswer(TO_MYSQL.owners)
+  await world.redis.publish(world.keys.processChannel(w1.worker.processId), `retake s ${owner}`)
+  await settling.seen
+  one.go()
+  await w1.says('session.idle')
+  await world.redis.del(world.keys.lock('s')) // as if its lifetime had passed
+  const busy = w1.toRedis.hold(TO_REDIS.lock)
+  const start = w1.toMysql.hold(TO_MYSQL.lockRows)
+  await world.client.enqueue('s', 'hello')
+  await Promise.all([busy.seen, start.seen])
+  settling.release()
+  start.release()
+  busy.release()
+  await world.done('s', 2)
+  expect(w1.saw('session.evicted')).toEqual([])
+  expect(one.turns.map(({ attempt }) => attempt)).toEqual([1, 1])
+})
+
 test('I8 · trap: a running row whose owner is NULL is matched and served', async () => {
   await world.client.enqueue('s', 'hello')
   await world.run(
