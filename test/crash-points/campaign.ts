@@ -89,7 +89,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome[]> 
       const chosen = LIVES.filter(({ name }) => lives.includes(name))
       const found = new Map<Life, Point[]>()
       await share(grounds, chosen, async (ground, life) => {
-        const outcome = await play(ground, life)
+        const outcome = heard(await play(ground, life))
         options.onLife?.(life, outcome.replies)
         found.set(life, pointsOf(life, outcome.replies, kinds))
         keep(outcome)
@@ -114,6 +114,13 @@ export async function runCampaign(options: CampaignOptions): Promise<Outcome[]> 
     await Promise.all(grounds.map((ground) => ground.close()))
     await victims.close()
   }
+}
+
+/** A life without a reply of either store would pass because nobody can be killed in it. */
+function heard(outcome: Outcome): Outcome {
+  const silent = (['redis', 'mysql'] as const).filter((store) => outcome.replies[store] === 0)
+  if (silent.length === 0 || outcome.problems.length > 0) return outcome
+  return { ...outcome, problems: [`No reply of ${silent.join(' and ')} was counted.`] }
 }
 
 function pointsOf(life: Life, replies: Verdict['replies'], kinds: readonly Kind[]): Point[] {

@@ -43,7 +43,7 @@ export const loopBugs: readonly Bug[] = [
   bug(
     'a stranger in the lock is never asked to leave',
     'renewer.ts',
-    'await publisher.wakeProcess(stranger, [butler.sessionId])',
+    'await redisCall(publisher.wakeProcess(stranger, [butler.sessionId]))',
     'void publisher',
     'traps/lock-cases',
   ),

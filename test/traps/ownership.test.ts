@@ -224,7 +224,7 @@ test('I4 · trap: a renewal that is settled after its session turned idle lets n
   settling.release()
   start.release()
   busy.release()
-  await world.done('s', 2)
+  await world.done('s')
   expect(w1.saw('session.evicted')).toEqual([])
   expect(one.turns.map(({ attempt }) => attempt)).toEqual([1, 1])
 })
