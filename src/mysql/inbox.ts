@@ -63,11 +63,11 @@ export class Inbox {
         submissions,
         giveUpAt: now() + timeoutMs,
         resolve: (results) => {
-          this.#pending.delete(request)
+          this.#settled(request)
           resolve(results)
         },
         reject: (error) => {
-          this.#pending.delete(request)
+          this.#settled(request)
           reject(error instanceof Error ? error : new Error(String(error)))
         },
         open: false,
@@ -77,6 +77,11 @@ export class Inbox {
       if (this.#pending.size === 1) this.#watch()
       this.#lane.push(request)
     })
+  }
+
+  #settled(request: Request): void {
+    this.#pending.delete(request)
+    if (this.#pending.size === 0) this.#alarm.clear()
   }
 
   /** One alarm for all: they give up in the order in which they came. */

@@ -61,9 +61,10 @@ export class Butler {
       this.judged = undefined
       const { token } = this.hold
       // Both stores are asked at the same time; the start is decided only when the lock's answer is there.
-      const early = this.hold.isIdle && !this.#house.draining() ? this.#start() : undefined
+      let held = false
+      const early = this.hold.isIdle && !this.#house.draining() ? this.#start(() => held) : undefined
       early?.catch(() => undefined)
-      const held = await this.hold.ensure(judged)
+      held = await this.hold.ensure(judged)
       const started = await early
       if (!held) return 'gone'
       return await this.#serveNext(early && this.hold.token === token ? { started } : undefined)
@@ -119,9 +120,9 @@ export class Butler {
     }
   }
 
-  async #start(): Promise<Started | undefined> {
+  async #start(isHeld = () => true): Promise<Started | undefined> {
     const { token = '' } = this.hold
-    const limits = this.#limits()
+    const limits = this.#limits(isHeld)
     return this.#house.stores.ledger.commit(this.sessionId, (draft) => start(draft, token, limits), {
       head: 'now',
     })
@@ -156,7 +157,7 @@ export class Butler {
     }
   }
 
-  #limits(): StartLimits {
+  #limits(isHeld = () => true): StartLimits {
     const { handlerFor, maySuspect, stores } = this.#house
     const { maxStarts, maxCrashes } = stores.tunables
     return {
@@ -164,7 +165,7 @@ export class Butler {
       maxCrashes,
       maySuspect: () => maySuspect(this.sessionId),
       runs: (kind) => handlerFor(kind) !== undefined,
-      holdsLock: () => this.phase === 'serving' && this.hold.isConfirmed,
+      holdsLock: () => this.phase === 'serving' && this.hold.isConfirmed && isHeld(),
     }
   }
 
@@ -230,22 +231,23 @@ export class Butler {
     const { redis, keys, tunables, telemetry } = stores
     if (draining()) return this.#leave(more)
     for (;;) {
-      const { token, owned } = this.hold
+      const { token, owned, confirmedUntil } = this.hold
       if (token === undefined || !owned) return this.#leave(true)
       const options = { idleMs: tunables.idleReleaseMs, more }
+      // A renewal sent behind this step would turn the idle lock busy again.
+      this.hold.confirmedUntil = 0
       const step = await redisCall(advance(redis.commands, keys, this.sessionId, token, options))
       if (step.outcome === 'lost') {
-        this.hold.confirmedUntil = 0
         await this.#house.verify(this.sessionId)
         if (!this.hold.isConfirmed) return this.#leave(true)
         continue
       }
       if (step.foreign) telemetry.emit('queue.foreign', { session: this.sessionId, sample: 'not a list' })
       if (step.outcome === 'idle') {
-        this.hold.confirmedUntil = 0
         telemetry.emit('session.idle', { session: this.sessionId, epoch: this.hold.epoch })
         return 'idle'
       }
+      this.hold.confirmedUntil = confirmedUntil
       if (step.outcome !== 'taken') return 'more'
       const reference = parseReference(step.reference)
       if (!reference)

@@ -7,13 +7,15 @@ import { now, Ticker } from '../base/timing.ts'
 import { readOwners } from '../mysql/sessions.ts'
 import { type Renewed, renewMany, swap, tokenOf } from '../redis/lock.ts'
 import type { Butler } from './butler.ts'
+import { redisCall } from './hold.ts'
 import type { Registry } from './registry.ts'
 import type { Stores } from './stores.ts'
 
 interface Asked {
   readonly butler: Butler
   readonly token: string
-  readonly reply: Renewed | Error | undefined
+  readonly wasIdle: boolean
+  readonly reply: Renewed
 }
 
 export class Renewer {
@@ -37,7 +39,7 @@ export class Renewer {
     this.#ticker = new Ticker({
       tick: () => this.renew([...this.#registry.holding()]),
       intervalMs: tunables.renewMs,
-      onError: (error) => telemetry.emit('background.error', { where: 'renewer', error }),
+      onError: (error) => telemetry.trouble(error, { where: 'renewer' }),
     })
   }
 
@@ -62,28 +64,28 @@ export class Renewer {
     return false
   }
 
-  /** Renews these locks now and settles every doubt by the row. Rejects only when the row cannot be read. */
+  /** Renews these locks now and settles every doubt by the row. Rejects when the row or a stranger cannot be reached. */
   async renew(butlers: readonly Butler[]): Promise<void> {
     const { redis, keys, tunables, telemetry } = this.#stores
     const holding = butlers.flatMap((butler) =>
       butler.hold.owned && butler.hold.token !== undefined
-        ? [{ butler, id: butler.sessionId, token: butler.hold.token }]
+        ? [{ butler, id: butler.sessionId, token: butler.hold.token, wasIdle: butler.hold.isIdle }]
         : [],
     )
     if (holding.length === 0) return
     const askedAt = now()
     const replies = await renewMany(redis.commands, keys, holding, tunables.lockTtlMs)
-    const asked = holding.map(({ butler, token }, index): Asked => ({ butler, token, reply: replies[index] }))
     const doubtful: Asked[] = []
-    for (const one of asked) {
-      const { butler, token, reply } = one
+    for (const [index, { butler, token, wasIdle }] of holding.entries()) {
+      const reply = replies[index]
       if (butler.hold.token !== token) continue
       if (reply === undefined || reply instanceof Error) {
         telemetry.emit('redis.trouble', { error: reply ?? new Error('no answer'), session: butler.sessionId })
         continue
       }
-      if (reply === 'held') butler.hold.confirmedUntil = askedAt + tunables.lockTtlMs
-      else doubtful.push(one)
+      if (reply !== 'held') doubtful.push({ butler, token, wasIdle, reply })
+      // Unless it has turned idle behind the renewal.
+      else if (wasIdle || !butler.hold.isIdle) butler.hold.confirmedUntil = askedAt + tunables.lockTtlMs
     }
     if (doubtful.length > 0) await this.#settle(doubtful, askedAt)
   }
@@ -94,11 +96,14 @@ export class Renewer {
       mysql.db,
       doubtful.map(({ butler }) => butler.sessionId),
     )
-    for (const { butler, token, reply } of doubtful) {
+    for (const { butler, token, wasIdle, reply } of doubtful) {
       // It may have got a new token, or lost its session, while we were asking.
       if (butler.hold.token !== token || !butler.hold.owned) continue
       if (owners.get(butler.sessionId)?.owner !== token) {
         this.#registry.lose(butler, 'the row names another owner')
+      } else if (!wasIdle && butler.hold.isIdle) {
+        // It has turned idle behind the renewal: what the lock is now, the next turn will ask.
+        continue
       } else if (reply === 'retaken') {
         butler.hold.confirmedUntil = askedAt + tunables.lockTtlMs
         telemetry.emit('lock.retaken', { session: butler.sessionId, seq: butler.turn?.name.seq })
@@ -114,12 +119,14 @@ export class Renewer {
     const stranger = processOf(tokenOf(holder))
     if (stranger === this.#processId || this.#isDead(stranger)) {
       const { sessionId } = butler
-      const swapped = await swap(redis.commands, keys, sessionId, holder, token, tunables.lockTtlMs)
+      const swapped = await redisCall(
+        swap(redis.commands, keys, sessionId, holder, token, tunables.lockTtlMs),
+      )
       if (swapped) butler.hold.confirmedUntil = askedAt + tunables.lockTtlMs
       return
     }
     // It learns from the row that the session is not its own, and gives the lock back.
     telemetry.emit('session.contested', { session: butler.sessionId, owner: token })
-    await publisher.wakeProcess(stranger, [butler.sessionId])
+    await redisCall(publisher.wakeProcess(stranger, [butler.sessionId]))
   }
 }

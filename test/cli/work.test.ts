@@ -80,8 +80,22 @@ describe('work', () => {
     await worker.says('worker.draining')
     worker.child.kill(signal)
     expect((await worker.ended).code).toBe(code)
-    // Taken off the table, since it has no owner to hand it over.
+    // As after a crash: whoever is there next runs it again.
+    const next = await startWorker()
+    const turns = async () =>
+      (await client.transcript(`twice-${signal}`)).entries.filter(({ type }) => type.startsWith('turn_'))
+    await eventually(
+      async () =>
+        expect(await turns()).toMatchObject([
+          { type: 'turn_started', attempt: 1 },
+          { type: 'turn_ended', attempt: 1, payload: { outcome: 'lost' } },
+          { type: 'turn_started', attempt: 2 },
+        ]),
+      { ms: 45_000 },
+    )
     await client.delete(`twice-${signal}`)
+    next.child.kill('SIGKILL')
+    await next.ended
   })
 
   it('exits 1 when too many handlers ignore their signal', { timeout: TIMEOUT }, async () => {

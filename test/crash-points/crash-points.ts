@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { startMysql, startRedis } from '../../src/cli/servers.ts'
-import { lifeNames, type Outcome, parsePoint, type Point, runCampaign } from './campaign.ts'
+import { isMissed, lifeNames, type Outcome, parsePoint, type Point, runCampaign } from './campaign.ts'
 import { type Kind, KINDS } from './tally.ts'
 
 const { values } = parseArgs({
@@ -35,18 +35,17 @@ function number(name: 'every' | 'lanes'): number {
   throw new Error(`--${name} ${values[name]}: use a whole number from 1 on.`)
 }
 
+function assertKnown(what: string, named: readonly string[], known: readonly string[]): void {
+  const unknown = named.filter((name) => !known.includes(name))
+  if (unknown.length > 0) throw new Error(`Unknown ${what} ${unknown.join(', ')}: use ${known.join(', ')}.`)
+}
+
 const [every, lanes] = orExit(() => [number('every'), number('lanes')])
 const only = orExit(() => values.only?.split(',').map(parsePoint))
 const lives = values.lives.split(',')
 const kinds = values.kinds.split(',') as Kind[]
-const unknown = [
-  ...lives.filter((name) => !lifeNames().includes(name)),
-  ...kinds.filter((kind) => !KINDS.includes(kind)),
-]
-if (unknown.length > 0)
-  orExit(() => {
-    throw new Error(`Unknown lives ${unknown.join(', ')}: use ${lifeNames().join(', ')}.`)
-  })
+orExit(() => assertKnown('lives', lives, lifeNames()))
+orExit(() => assertKnown('kinds', kinds, KINDS))
 
 const live = process.stdout.isTTY
 const began = performance.now()
@@ -56,9 +55,10 @@ const left = new Map<string, number>()
 let total = 0
 
 const folder = await mkdtemp(join(tmpdir(), 'butler-crash-points-'))
-const servers = await Promise.all([startRedis({ folder }), startMysql({ folder })])
+const starting = [startRedis({ folder }), startMysql({ folder })] as const
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, leave)
 try {
-  const [{ url: redisUrl }, { url: mysqlUrl }] = servers
+  const [{ url: redisUrl }, { url: mysqlUrl }] = await Promise.all(starting)
   await runCampaign({
     redisUrl,
     mysqlUrl,
@@ -77,7 +77,20 @@ try {
   })
   process.exitCode = summary()
 } finally {
-  await Promise.all(servers.map((server) => server.stop()))
+  await cleanUp()
+}
+
+/** Whatever fails because its server goes is of no interest any more. */
+function leave(): void {
+  process.on('uncaughtException', () => undefined)
+  void cleanUp().finally(() => process.exit(130))
+}
+
+async function cleanUp(): Promise<void> {
+  const servers = await Promise.allSettled(starting)
+  await Promise.all(
+    servers.map(async (server) => (server.status === 'fulfilled' ? server.value.stop() : undefined)),
+  )
   await rm(folder, { recursive: true, force: true, maxRetries: 5 })
 }
 
@@ -108,14 +121,15 @@ function played(): Outcome[] {
 }
 
 function tally(outcomes: readonly Outcome[]): string {
-  const passed = outcomes.filter(({ problems }) => problems.length === 0)
-  return `${passed.length} of ${outcomes.length} points pass`
+  const killed = outcomes.filter((outcome) => !isMissed(outcome))
+  const passed = killed.filter(({ problems }) => problems.length === 0)
+  return `${passed.length} of ${killed.length} points pass`
 }
 
 function summary(): 0 | 1 {
   const outcomes = played()
   const failed = done.filter(({ problems }) => problems.length > 0)
-  const late = outcomes.filter(({ request, problems }) => request === undefined && problems.length === 0)
+  const missed = outcomes.filter(isMissed)
   const times = outcomes
     .map(({ finalMs }) => finalMs)
     .filter((ms) => ms > 0)
@@ -124,10 +138,11 @@ function summary(): 0 | 1 {
     Math.round(times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0)
   console.log(`
 from the kill to the end of everything: half within ${at(0.5)} ms, 95 % within ${at(0.95)} ms, longest ${at(1)} ms`)
-  if (late.length > 0)
+  if (missed.length > 0)
     console.log(
-      `${late.length} points lay beyond the end of their life this time: ${late.map(({ name }) => name).join(', ')}`,
+      `${missed.length} replies did not come again, so nobody was killed: ${missed.map(({ name }) => name).join(', ')}`,
     )
   console.log(`${tally(outcomes)}, ${seconds()} s`)
-  return failed.length > 0 ? 1 : 0
+  if (missed.length === outcomes.length) console.log('Nobody was killed, so nothing was tested.')
+  return failed.length > 0 || missed.length === outcomes.length ? 1 : 0
 }

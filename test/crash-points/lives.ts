@@ -17,6 +17,8 @@ export interface Life {
   /** When the worker serves. */
   readonly ready?: (stage: Stage) => Promise<unknown>
   readonly play: (stage: Stage) => Promise<unknown>
+  /** The worker under test drains, and hands over the turn that it runs. */
+  readonly drains?: true
   /** How messages of chat-1 may end other than completed. */
   readonly ends?: Readonly<Record<number, readonly string[]>>
 }
@@ -149,6 +151,7 @@ export const LIVES: readonly Life[] = [
     name: 'drain',
     about: 'SIGTERM in mid-turn: idle lock and waiting message go, the turn is handed over',
     tunables: { drainGraceMs: 100 },
+    drains: true,
     ready: async (stage) => {
       await stage.send({ do: 'echo' }, { session: 'side-1' })
       await stage.final(1, 'side-1')

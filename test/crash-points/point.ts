@@ -1,6 +1,8 @@
 // One crash point: a life is played, its worker is killed at one reply, somebody takes over, and in the end everything
 // must be final and the checker must find nothing.
+import type { Entry } from '../../src/index.ts'
 import { check } from '../support/checker.ts'
+import type { Life } from './lives.ts'
 import { Stage, type StageOptions } from './stage.ts'
 import { type Counts, Tally, type Trap } from './tally.ts'
 
@@ -51,7 +53,12 @@ export async function playPoint(options: StageOptions, place?: Place): Promise<V
     if (!life.fromStart) count()
     await life.play(stage)
     const replies = stage.tally.counts
+    const { deaths } = stage
     await sayGoodbye(stage)
+    stage.tally.reset(undefined)
+    // Of a worker that dies behind its last turn the lock stays until somebody wants the session.
+    if (stage.deaths > deaths) await sayGoodbye(stage)
+    await stage.clean()
     const finalMs = performance.now() - (killed?.at ?? Infinity)
     problems.push(...(await judge(stage, options)))
     return { ...(await verdict()), replies, finalMs }
@@ -80,16 +87,15 @@ async function sayGoodbye(stage: Stage): Promise<void> {
 }
 
 async function judge(stage: Stage, { life, ground }: StageOptions): Promise<string[]> {
-  const { accepted, stops, deaths } = stage
+  const { accepted, stops } = stage
   const { mysqlUrl } = ground
   const problems = await check({ mysqlUrl, accepted, stops, history: stage.history() })
-  const ends = (await entries(stage)).flatMap(({ seq, type, payload }) =>
-    type === 'turn_ended' ? [{ seq, outcome: (payload as { outcome: string }).outcome }] : [],
+  problems.push(...(await repeats(stage, life)))
+  const ends = (await entries(stage)).flatMap((one) =>
+    one.type === 'turn_ended' ? [{ seq: one.seq, outcome: said(one).outcome }] : [],
   )
-  const lost = ends.filter(({ outcome }) => outcome === 'lost').length
-  if (lost > deaths) problems.push(`chat-1: I4: ${lost} turns were lost, but ${deaths} processes died`)
   for (const { seq } of accepted.filter(({ sessionId }) => sessionId === 'chat-1')) {
-    const outcome = ends.findLast((end) => end.seq === seq)?.outcome ?? 'nothing'
+    const { outcome = 'nothing' } = ends.findLast((end) => end.seq === seq) ?? {}
     const allowed = life.ends?.[seq] ?? ['completed']
     if (!allowed.includes(outcome))
       problems.push(`chat-1: message ${seq} ended as ${outcome}, not ${allowed.join(' or ')}`)
@@ -97,7 +103,34 @@ async function judge(stage: Stage, { life, ground }: StageOptions): Promise<stri
   return problems
 }
 
-const entries = async (stage: Stage) => (await stage.client.transcript('chat-1', { limit: 1000 })).entries
+/** What was run again although its handler had not failed must have been in the hands of the process that died. */
+async function repeats(stage: Stage, life: Life): Promise<string[]> {
+  const survivor = await stage.survivor()
+  const broken: string[] = []
+  let count = 0
+  for (const session of new Set(stage.accepted.map(({ sessionId }) => sessionId))) {
+    let started: Entry | undefined
+    for (const one of await entries(stage, session)) {
+      if (one.type === 'turn_started') started = one
+      const { outcome = '' } = one.type === 'turn_ended' ? said(one) : {}
+      if (!['lost', 'handed_over'].includes(outcome)) continue
+      count += 1
+      const turn = `${session}: I4: turn ${one.seq}.${one.attempt} was ${outcome}`
+      if (started && said(started).process === survivor)
+        broken.push(`${turn}, and nothing had happened to its process`)
+      if (outcome === 'handed_over' && !life.drains) broken.push(`${turn}, and nobody drained`)
+    }
+  }
+  const allowed = Math.max(stage.deaths, life.drains ? 1 : 0)
+  if (count > allowed)
+    broken.push(`I4: ${count} turns were lost or handed over, and at most ${allowed} may be`)
+  return broken
+}
+
+const said = ({ payload }: Entry) => payload as { outcome?: string; process?: string }
+
+const entries = async (stage: Stage, session = 'chat-1') =>
+  (await stage.client.transcript(session, { limit: 1000 })).entries
 
 async function tell(stage: Stage): Promise<string[]> {
   const transcript = (await entries(stage)).map(

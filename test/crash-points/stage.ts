@@ -96,9 +96,8 @@ export class Stage {
 
   /** The worker under test serves, and hears what it is told. */
   async serve(): Promise<void> {
-    const processId = await this.victim.serve(
-      this.#probe({ redisUrl: this.#wires.redis.url, mysqlUrl: this.#wires.mysql.url }),
-    )
+    await this.victim.serve(this.#probe({ redisUrl: this.#wires.redis.url, mysqlUrl: this.#wires.mysql.url }))
+    const { processId } = this.victim
     if (processId !== undefined) await this.#present(processId, () => this.victim.end !== undefined)
   }
 
@@ -169,9 +168,29 @@ export class Stage {
     await this.#present((await this.#relief).processId)
   }
 
+  /** The process that nothing happens to, once it is there. */
+  async survivor(): Promise<string | undefined> {
+    return (await this.#relief)?.processId
+  }
+
+  /** The worker under test drains; unless it is killed, no lock names it when it has left. */
   async drained(): Promise<void> {
     this.victim.terminate()
-    await this.victim.exited
+    if ((await this.victim.exited) !== '0') return
+    const locks = (await this.#keys()).filter((key) => key.includes(` ${this.victim.processId}.`))
+    if (locks.length > 0) throw new Error(`The worker drained and left ${locks.join(', ')}.`)
+  }
+
+  /** Of a session at rest Redis keeps an idle lock at most. */
+  async clean(): Promise<void> {
+    let left = ''
+    const isClean = async () => {
+      left = (await this.#keys()).filter((key) => !/:lock .*\/idle$/.test(key)).join(', ')
+      return left === ''
+    }
+    await until(isClean, { ...PATIENCE, what: 'clean keys' }).catch(() => {
+      throw new Error(`Left in Redis after ${PATIENCE.ms} ms: ${left}`)
+    })
   }
 
   /** Another process has come to `until` with a message, and a second one waits. */
@@ -202,6 +221,21 @@ export class Stage {
     await Promise.all([this.client.close(), this.#wires.redis.close(), this.#wires.mysql.close()])
     this.#redis.disconnect()
     await rm(this.#folder, { recursive: true, force: true })
+  }
+
+  /** Every key of a session: name, space, value of a lock or type of anything else. */
+  async #keys(): Promise<string[]> {
+    const names = new Set<string>()
+    const match = `${this.#options.prefix}:{*`
+    let cursor = '0'
+    do {
+      const [next, some] = await this.#redis.scan(cursor, 'MATCH', match, 'COUNT', 1000)
+      for (const name of some) names.add(name)
+      cursor = next
+    } while (cursor !== '0')
+    const told = async (name: string) =>
+      `${name} ${name.endsWith(':lock') ? await this.#redis.get(name) : await this.#redis.type(name)}`
+    return Promise.all([...names].map(told))
   }
 
   async #stopped(through: number): Promise<void> {

@@ -13,6 +13,8 @@ const LOG_MAX = 4000
 export class Victim {
   readonly exited: Promise<string>
   readonly loaded: Promise<unknown>
+  /** As the system knows it; set when it serves. */
+  processId: string | undefined
   /** How it ended: code or signal. */
   end: string | undefined
   /** The end of its standard error. */
@@ -32,13 +34,13 @@ export class Victim {
     this.exited = once(child, 'exit').then(([code, signal]) => (this.end = String(signal ?? code)))
   }
 
-  /** Resolves with its process id when it serves, with undefined when it ended before. */
-  async serve(options: ProbeOptions): Promise<string | undefined> {
+  /** Resolves when it serves, or when it ended before. */
+  async serve(options: ProbeOptions): Promise<void> {
     await Promise.race([this.loaded, this.exited])
-    if (this.end !== undefined) return undefined
-    const serving = once(this.#child, 'message').then(([processId]) => String(processId))
+    if (this.end !== undefined) return
+    const serving = once(this.#child, 'message').then(([processId]) => (this.processId = String(processId)))
     this.#child.send(options)
-    return Promise.race([serving, this.exited.then(() => undefined)])
+    await Promise.race([serving, this.exited])
   }
 
   kill(): void {

@@ -4,6 +4,7 @@ import type { Bug } from './bug.ts'
 import { protocolBugs } from './protocol-bugs.ts'
 import { redisBugs } from './redis-bugs.ts'
 import { mysqlBugs } from './mysql-bugs.ts'
-import { sessionBugs } from './session-bugs.ts'
+import { butlerBugs } from './butler-bugs.ts'
+import { loopBugs } from './loop-bugs.ts'
 
-export const bugs: readonly Bug[] = [...protocolBugs, ...redisBugs, ...mysqlBugs, ...sessionBugs]
+export const bugs: readonly Bug[] = [...protocolBugs, ...redisBugs, ...mysqlBugs, ...butlerBugs, ...loopBugs]

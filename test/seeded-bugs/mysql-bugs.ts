@@ -46,6 +46,17 @@ export const mysqlBugs: readonly Bug[] = [
     ['mysql/ledger-doubt', 'traps/turns'],
   ),
   bug(
+    'a doubt is forgotten when the next try fails as well',
+    'ledger.ts',
+    [
+      [
+        'if (inDoubt) for (const [operation, doubt] of doubts) operation.inDoubt = doubt',
+        'for (const operation of operations) Object.assign(operation, { inDoubt: doubts.get(operation) })',
+      ],
+    ],
+    ['traps/turns'],
+  ),
+  bug(
     'a later rule of a session gets stale reads',
     'ledger.ts',
     [['if (draft?.touched && (operation', 'if (false as boolean && draft && (operation']],

@@ -144,6 +144,12 @@ export const protocolBugs: readonly Bug[] = [
     '',
   ),
   intake(
+    'a message that is taken back stays the next one',
+    "if (seq === row.doneSeq + 1 && row.runningSeq === null && draft.head) passOver(draft, 'withdrawn')",
+    '',
+    ['protocol/intake.test.ts', 'session/stop.test.ts'],
+  ),
+  intake(
     'one batch takes a key twice',
     'known.set(key, { seq: result.seq',
     "known.set('', { seq: result.seq",

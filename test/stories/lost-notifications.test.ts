@@ -25,10 +25,15 @@ test('I8 · with every notification lost, messages are found by the sweep and st
       expect(await fleet.saw('signal', id)).toMatchObject({ reason: 'stopped' })
     // A session that is idle here, woken by nothing.
     await story.settled()
-    const { seq, id } = await client.enqueue('a', { payload: { do: 'echo' } })
-    story.accepted.push({ sessionId: 'a', seq, id })
-    await story.settled()
-    expect(await story.outcomes('a')).toEqual(['1 stopped', '2 completed'])
+    const since = performance.now()
+    for (let round = 0; round < 5; round++) {
+      const { seq, id } = await client.enqueue('a', { payload: { do: 'echo' } })
+      story.accepted.push({ sessionId: 'a', seq, id })
+      await story.settled()
+    }
+    // Each waits for a sweep, or for two: five seconds at most, and the machine may be busy.
+    expect(performance.now() - since).toBeLessThan(15_000)
+    expect((await story.outcomes('a')).slice(0, 2)).toEqual(['1 stopped', '2 completed'])
   } finally {
     await client.close()
   }

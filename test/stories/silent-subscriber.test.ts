@@ -1,7 +1,7 @@
 // A worker's subscription looks healthy, but nothing arrives any more.
 import { afterEach, expect, test } from 'vitest'
 import { Keys } from '../../src/redis/keys.ts'
-import { until } from '../support/eventually.ts'
+import { eventually, until } from '../support/eventually.ts'
 import { beginStory, endStories } from '../support/story.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
 
@@ -12,18 +12,27 @@ afterEach(async () => {
 })
 
 test('I5 · a stop reaches a worker whose subscription went silent, and the subscription is replaced (PS-03)', async () => {
-  const story = await beginStory()
-  const { fleet } = story
+  const story = await beginStory({ own: { redis: true } })
+  const { fleet, redis } = story
+  const subscribers = async () =>
+    String(await redis.call('CLIENT', 'LIST', 'TYPE', 'PUBSUB')).match(/\bid=\d+/g) ?? []
   proxy = await startProxy(story.redisUrl)
   await story.local({ redisUrl: proxy.url })
   await story.send('chat', { do: 'hang' })
   await fleet.saw('start', 'chat')
+  const silent = await subscribers()
+  expect(silent).toHaveLength(1)
   proxy.blackhole({ subscribersOnly: true })
   await story.stop('chat')
   expect(await fleet.saw('signal', 'chat')).toMatchObject({ reason: 'stopped' })
+  await eventually(async () => {
+    const [now, ...more] = await subscribers()
+    expect(more).toEqual([])
+    expect(now).toMatch(/id/)
+    expect(now).not.toBe(silent[0])
+  })
   await story.send('chat', { do: 'echo' })
   await story.settled()
-  // Without a sweep in between this one would only be heard by a new subscription.
   await story.send('other', { do: 'hang' })
   await fleet.saw('start', 'other')
   await story.stop('other')

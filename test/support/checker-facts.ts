@@ -13,6 +13,8 @@ export interface Session {
   readonly purged: number
   readonly purgedEntries: number
   readonly waits: number
+  /** What is counted of the message at `done + 1`: starts, failures, hand-overs, crashes, a time to try again. */
+  readonly counted: number
 }
 
 export interface Entry {
@@ -58,7 +60,8 @@ export async function readFacts(mysqlUrl: string): Promise<Facts> {
   try {
     const sessions = await rows(
       `select id, inbox_seq as inbox, done_seq as done, stop_seq as stop, running_seq as running, epoch,
-         entry_seq as head, purge_seq as purged, purge_entry_seq as purgedEntries, waiting_since is not null as waits
+         entry_seq as head, purge_seq as purged, purge_entry_seq as purgedEntries, waiting_since is not null as waits,
+         starts + failures + handovers + crashes + (retry_at is not null) as counted
        from butler_sessions order by id`,
     )
     const entries = await rows(

@@ -42,6 +42,19 @@ test('nothing is wrong with a story in which everything went right', async () =>
   expect(await verdict()).toEqual([])
 })
 
+/** Columns that a copy of an entry takes over as they are. */
+const COPIED = 'session_id, seq, epoch, attempt, type, step_key, call_id, created_at'
+
+/** The same entry once more, as the last one, perhaps changed. */
+async function repeat(where: string, change = 'payload'): Promise<void> {
+  await story.sql(
+    `insert into butler_entries (entry_seq, payload, ${COPIED})
+     select (select entry_seq + 1 from butler_sessions), ${change}, ${COPIED} from saved_butler_entries
+     where ${where} order by entry_seq limit 1`,
+  )
+  await story.sql('update butler_sessions set entry_seq = entry_seq + 1')
+}
+
 const endOf = (seq: number) => `type = 'turn_ended' and seq = ${seq} and payload like '%completed%'`
 
 test.each([
@@ -61,6 +74,20 @@ test.each([
     'was run again after completed',
     `update butler_entries set payload = '{"outcome":"completed"}' where type = 'turn_ended' and seq = 1 and attempt = 1`,
   ],
+  ['I1', 'with 0 replies', "update butler_entries set type = 'note' where type = 'reply' and seq = 2"],
+  ['I1', 'with 2 replies', "update butler_entries set type = 'reply' where type = 'tool_result'"],
+  ['I2', 'epoch 1, ended within', `update butler_entries set attempt = 7 where ${endOf(2)}`],
+  ['I2', 'epoch 0, ended within', `update butler_entries set epoch = 0 where ${endOf(2)}`],
+  [
+    'I1',
+    'nobody had deleted it',
+    `update butler_entries set payload = '{"outcome":"missing"}' where ${endOf(2)}`,
+  ],
+  ['I1', 'still counted', 'update butler_sessions set starts = 1'],
+  ['I1', 'still counted', 'update butler_sessions set failures = 1'],
+  ['I1', 'still counted', 'update butler_sessions set crashes = 1'],
+  ['I1', 'still counted', 'update butler_sessions set retry_at = now(6)'],
+  ['I1', '2 was the last number', 'update butler_sessions set inbox_seq = 2'],
   ['', 'a result without a call', "update butler_entries set call_id = 'other' where type = 'tool_call'"],
   ['', 'an open tool call', "update butler_entries set type = 'note' where type = 'tool_result'"],
 ])('it finds %s: %s', async (id, text, sql) => {
@@ -69,12 +96,34 @@ test.each([
   expect(problems.find((problem) => problem.includes(text))).toContain(id)
 })
 
+test('it finds an end, an error and a message behind the end', async () => {
+  await repeat("type = 'turn_ended' and seq = 1")
+  expect((await verdict()).join()).toContain('turn 1.1 ended as retrying (entry')
+  await repeat("type = 'error'")
+  await repeat("type = 'message' and seq = 3")
+  const problems = (await verdict()).join()
+  for (const type of ['error', 'message']) expect(problems).toMatch(new RegExp(`\\(${type}\\) of .* outside`))
+})
+
+test('it finds a completed turn whose handler was never called, or threw', async () => {
+  const history = story.fleet.history()
+  const without = history.filter(({ seq, attempt }) => !(seq === 1 && attempt === 2))
+  const threw = history.map((one) => (one.seq === 2 && one.what === 'end' ? { ...one, what: 'threw' } : one))
+  expect(await verdict({ history: without })).toEqual([
+    'chat: I1: turn 1.2 is completed, but its handler never returned',
+  ])
+  expect(await verdict({ history: threw })).toEqual([
+    'chat: I1: turn 2.1 is completed, but its handler never returned',
+  ])
+})
+
 test('it finds what handlers and producers noted down and the rows do not show', async () => {
   const history = [
     ...story.fleet.history(),
     line('start', { seq: 1, attempt: 1 }),
     line('start', { seq: 3, attempt: 2 }),
     line('effect', { seq: 3, attempt: 2, step: 'step-0' }),
+    line('effect', { seq: 3, attempt: 1, step: 'step-1' }),
   ]
   const [first] = story.accepted
   const accepted = [...story.accepted, { ...first!, seq: 2 }, { sessionId: 'chat', seq: 4, id: 'm-4' }]
@@ -84,6 +133,7 @@ test('it finds what handlers and producers noted down and the rows do not show',
     'called twice for 1.1',
     'whose start is not in the transcript',
     'repeated step-0',
+    'step-1 of 3.1 took effect twice',
     'I6: key one is message 1 and 2',
     'accepted message 4 is not final',
     'I5: turn 3.1 started',

@@ -1,9 +1,10 @@
 // Decides after a story whether the invariants held, from the database and from what handlers and producers noted down.
 // Every message must be final by then; call it last.
 //
-// I1 accepted = final exactly once · I2 order by commits · I3 epochs, dense entries, no foreign row inside a turn ·
-// I4 run again only for a reason, finished steps not repeated, one handler call per attempt · I5 nothing starts below a
-// tombstone · I6 one message per key · tool calls paired within their attempt.
+// I1 accepted = final exactly once, completed = its handler returned and its reply is there · I2 order by commits ·
+// I3 epochs, dense entries, no foreign row inside a turn, none behind its end · I4 run again only for a reason, finished
+// steps not repeated, one handler call per attempt · I5 nothing starts below a tombstone · I6 one message per key · tool
+// calls paired within their attempt.
 import { type Entry, type Facts, readFacts, type Session } from './checker-facts.ts'
 import type { Line } from './history.ts'
 
@@ -33,21 +34,26 @@ export interface Evidence {
   readonly stops?: readonly StopNote[]
   /** No message may have been started twice: there was no reason to. */
   readonly noReruns?: boolean
+  /** Messages whose rows somebody deleted: `session seq`. */
+  readonly missing?: readonly string[]
 }
 
 const FINAL = ['completed', 'stopped', 'failed', 'withdrawn', 'missing']
+/** How a message may end that does not run. */
+const PASSED_OVER = ['stopped', 'failed', 'withdrawn', 'missing']
 const RERUN = ['retrying', 'lost', 'handed_over']
 
 /** What is wrong, in words; empty when nothing is. */
 export async function check(evidence: Evidence): Promise<string[]> {
   const facts = await readFacts(evidence.mysqlUrl)
-  const { history = [], accepted = [], stops = [] } = evidence
+  const { history = [], accepted = [], stops = [], missing = [] } = evidence
   return [
     ...facts.sessions.flatMap((session) => {
       const entries = facts.entries.get(session.id) ?? []
       return [
         ...numbers(session),
-        ...finals(session, entries, facts),
+        ...finals(session, entries, { ...facts, missing }),
+        ...runs(session, entries, history),
         ...order(session, entries),
         ...ownership(session, entries),
         ...reruns(session, entries, evidence.noReruns ?? false),
@@ -57,7 +63,20 @@ export async function check(evidence: Evidence): Promise<string[]> {
     ...acceptance(accepted, facts),
     ...tombstones(stops, facts),
     ...handlers(history, facts),
+    ...strays(facts),
   ]
+}
+
+/** No row of a message whose number was never given out. */
+function strays({ messages, sessions }: Facts): string[] {
+  const known = new Map(sessions.map(({ id, inbox }) => [id, inbox]))
+  return [...messages.keys()].flatMap((place) => {
+    const [session = '', seq] = place.split(' ')
+    const inbox = known.get(session)
+    return inbox !== undefined && Number(seq) > inbox
+      ? [`${session}: I1: there is a message ${seq}, and ${inbox} was the last number given out`]
+      : []
+  })
 }
 
 function numbers(s: Session): string[] {
@@ -68,11 +87,19 @@ function numbers(s: Session): string[] {
     ],
     [s.running !== null, `I1: message ${s.running} still runs`],
     [s.stop > s.inbox, `I5: stop_seq ${s.stop} is beyond inbox_seq ${s.inbox}`],
+    [
+      s.inbox === s.done && Number(s.counted) !== 0,
+      'I1: something is still counted of a message that is final',
+    ],
     [(s.waits === 1) !== s.inbox > s.done, `I8: waiting_since does not say whether there is work`],
   ])
 }
 
-function finals(s: Session, entries: readonly Entry[], { messages }: Facts): string[] {
+function finals(
+  s: Session,
+  entries: readonly Entry[],
+  { messages, missing }: Facts & { missing: readonly string[] },
+): string[] {
   const bad: string[] = []
   for (let seq = s.purged + 1; seq <= s.done; seq++) {
     const ends = entries.filter((one) => one.seq === seq && one.type === 'turn_ended' && isFinal(one))
@@ -81,6 +108,8 @@ function finals(s: Session, entries: readonly Entry[], { messages }: Facts): str
     const expected = outcome === 'completed' ? null : outcome
     if (ends.length !== 1) bad.push(`I1: message ${seq} has ${ends.length} final states`)
     if (!message && outcome !== 'missing') bad.push(`I1: message ${seq} has no row but ended as ${outcome}`)
+    if (outcome === 'missing' && !missing.includes(`${s.id} ${seq}`))
+      bad.push(`I1: message ${seq} ended as missing, and nobody had deleted it`)
     if (message && outcome !== 'missing' && message.status !== expected)
       bad.push(`I1: message ${seq} ended as ${outcome} but its status is ${message.status}`)
     const copies = entries.filter((one) => one.seq === seq && one.type === 'message').length
@@ -93,23 +122,53 @@ function finals(s: Session, entries: readonly Entry[], { messages }: Facts): str
   )
 }
 
+/** A completed attempt's handler returned, with a reply, and no other attempt's reply counts. */
+function runs(s: Session, entries: readonly Entry[], history: readonly Line[]): string[] {
+  const own = history.filter(({ session }) => session === s.id)
+  const returned = new Set(
+    own.flatMap(({ what, seq, attempt }) => (what === 'end' ? [`${seq}.${attempt}`] : [])),
+  )
+  return broken(
+    s.id,
+    entries
+      .filter(({ type }) => type === 'turn_ended')
+      .flatMap((end): [boolean, string][] => {
+        const replies = entries.filter((one) => one.type === 'reply' && name(one) === name(end)).length
+        const isCompleted = end.outcome === 'completed'
+        return [
+          [
+            isCompleted && own.length > 0 && !returned.has(name(end)),
+            `I1: turn ${name(end)} is completed, but its handler never returned`,
+          ],
+          [
+            history.length > 0 && replies !== (isCompleted ? 1 : 0),
+            `I1: turn ${name(end)} ended as ${end.outcome} with ${replies} replies`,
+          ],
+        ]
+      }),
+  )
+}
+
 function order(s: Session, entries: readonly Entry[]): string[] {
   const bad: string[] = []
   let open: Entry | undefined
   let final = s.purged
-  for (const one of entries) {
+  for (const [index, one] of entries.entries()) {
     if (one.type === 'turn_started') {
       if (open) bad.push(`I2: turn ${name(one)} started (entry ${one.entry}) within turn ${name(open)}`)
       if (one.seq !== final + 1)
         bad.push(`I2: turn ${name(one)} started when ${final} was the last final message`)
       open = one
     } else if (one.type === 'turn_ended') {
-      if (open && open.seq !== one.seq) bad.push(`I2: turn ${name(one)} ended within turn ${name(open)}`)
+      if (open && !isSameRun(open, one))
+        bad.push(`I2: turn ${name(one)}, epoch ${one.epoch}, ended within turn ${name(open)}`)
+      if (!open && (one.seq !== final + 1 || !PASSED_OVER.includes(one.outcome ?? '')))
+        bad.push(`I2: turn ${name(one)} ended as ${one.outcome} (entry ${one.entry}), but did not run`)
       open = undefined
       if (isFinal(one)) final = one.seq
-    } else if (open && (one.seq !== open.seq || one.attempt !== open.attempt || one.epoch !== open.epoch)) {
+    } else if (open && !isSameRun(open, one)) {
       bad.push(`I3: entry ${one.entry} of ${name(one)}, epoch ${one.epoch}, lies within turn ${name(open)}`)
-    } else if (!open && !['message', 'error'].includes(one.type)) {
+    } else if (!open && !isPassedOver(one, entries[index + 1])) {
       bad.push(`I3: entry ${one.entry} (${one.type}) of ${name(one)} lies outside of any turn`)
     }
   }
@@ -215,6 +274,7 @@ function tombstones(stops: readonly StopNote[], { entries }: Facts): string[] {
 /** What handlers noted: one call per attempt, and no step that an earlier attempt had finished. */
 function handlers(history: readonly Line[], { entries }: Facts): string[] {
   const calls = new Set<string>()
+  const effects = new Set<string>()
   return history.flatMap(({ what, session = '', seq = 0, attempt = 0, step }) => {
     if (what === 'start') {
       const call = `${session} ${seq}.${attempt}`
@@ -229,13 +289,23 @@ function handlers(history: readonly Line[], { entries }: Facts): string[] {
       ])
     }
     if (what !== 'effect' || step === undefined) return []
+    const effect = `${session} ${seq}.${attempt} ${step}`
+    const again = effects.has(effect)
+    effects.add(effect)
     const stored = entries.get(session)?.find((one) => one.seq === seq && one.step === step)
     const repeated = stored !== undefined && attempt > stored.attempt
     return broken(session, [
+      [again, `I4: ${step} of ${seq}.${attempt} took effect twice`],
       [repeated, `I4: attempt ${attempt} of ${seq} repeated ${step}, stored by ${stored?.attempt}`],
     ])
   })
 }
+
+/** What a message that does not run leaves behind comes in one commit: itself or an error, and its end. */
+const isPassedOver = (one: Entry, next: Entry | undefined) =>
+  ['message', 'error'].includes(one.type) && next?.type === 'turn_ended' && isSameRun(one, next)
+
+const isSameRun = (a: Entry, b: Entry) => a.seq === b.seq && a.attempt === b.attempt && a.epoch === b.epoch
 
 const isFinal = ({ outcome = '' }: Entry) => FINAL.includes(outcome)
 const name = ({ seq, attempt }: Entry) => `${seq}.${attempt}`

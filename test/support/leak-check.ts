@@ -1,45 +1,49 @@
-// Runs around every test file (vitest's setupFiles): no test leaves anything running behind. Connections, servers,
-// timers, child processes and listeners of the process must be no more after a test than before it. A file that opens
-// something for all its tests is judged when it has closed that, because a pool may grow in any of them.
-import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
+// Runs around every test file (vitest's setupFiles): no test leaves anything running behind. Whatever the process holds
+// (resources.ts) after a test it held before, and listeners of the process are no more. A file that opens something
+// for all its tests is judged when it has closed that, because a pool may grow in any of them.
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest'
 import { eventually } from './eventually.ts'
+import { resources } from './resources.ts'
 
-const WATCHED = ['Timeout', 'Immediate', 'TCPSocketWrap', 'TCPServerWrap', 'ProcessWrap'] as const
-
-type Held = Record<(typeof WATCHED)[number] | 'listeners', number>
-
-function held(): Held {
-  const active = process.getActiveResourcesInfo()
-  const counts = WATCHED.map((kind) => [kind, active.filter((one) => one === kind).length])
-  const listeners = process.eventNames().reduce((sum, event) => sum + process.listenerCount(event), 0)
-  return { ...Object.fromEntries(counts), listeners } as Held
+interface Held {
+  readonly resources: ReadonlySet<object>
+  readonly listeners: number
 }
 
-const surplus = (before: Held): string =>
-  Object.entries(held())
-    .filter(([kind, count]) => count > before[kind as keyof Held])
-    .map(([kind, count]) => `${kind}: ${before[kind as keyof Held]} before, ${count} now`)
-    .join('; ')
+const held = (): Held => ({
+  resources: new Set(resources()),
+  listeners: process.eventNames().reduce((sum, event) => sum + process.listenerCount(event), 0),
+})
+
+function surplus(before: Held): string[] {
+  const { listeners } = held()
+  return [
+    ...resources()
+      .filter((one) => !before.resources.has(one))
+      .map(({ kind, madeAt }) => `${kind} made at ${madeAt}`),
+    ...(listeners > before.listeners ? [`${listeners - before.listeners} listeners of the process`] : []),
+  ]
+}
 
 const expectNothingLeft = (before: Held) =>
-  eventually(
-    async () => {
-      // Between two timers of one round, Node counts one too few.
-      await turnOfTheLoop()
-      expect(surplus(before)).toBe('')
-    },
-    { what: 'everything to be closed' },
-  )
+  eventually(() => expect(surplus(before)).toEqual([]), { what: 'everything to be closed' })
 
 let beforeFile: Held
 let beforeTest: Held | undefined
 beforeAll(() => {
-  // The runner reports with a timer of its own that may be pending or not; it does not last, so it is waited out.
-  beforeFile = { ...held(), Timeout: 0 }
+  beforeFile = held()
 })
 beforeEach(() => {
-  beforeTest = surplus({ ...beforeFile, Timeout: 1 }) === '' ? { ...held(), Timeout: 0 } : undefined
+  beforeTest = surplus(beforeFile).length === 0 ? held() : undefined
 })
-afterEach(() => (beforeTest ? expectNothingLeft(beforeTest) : undefined))
+afterEach(async () => {
+  if (!beforeTest) return
+  try {
+    await expectNothingLeft(beforeTest)
+  } catch (error) {
+    // Told once: the tests that follow are judged by what they leave themselves.
+    beforeFile = held()
+    throw error
+  }
+})
 afterAll(() => expectNothingLeft(beforeFile))

@@ -3,9 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { bundle } from '../support/bundle.ts'
-import { KINDS, MILD } from './lanes.ts'
+import { CALM, KINDS, MILD } from './lanes.ts'
 import { quantiles } from './passages.ts'
 import { playRound, type Round } from './round.ts'
+import { addUp, type Judged } from './rules.ts'
 import { Servers } from './servers.ts'
 import { PROGRAMS } from './stage.ts'
 
@@ -21,6 +22,8 @@ export interface CampaignOptions {
   readonly perSecond?: number
   readonly onFault?: (faults: number) => void
   readonly onRound?: (round: Round) => void
+  /** Ends the campaign in mid-round; the report is about the rounds before. */
+  readonly signal?: AbortSignal
 }
 
 export interface Report {
@@ -36,14 +39,28 @@ export interface Report {
   /** The longest takeover and hand-over of each round, told like violations. */
   readonly slowest: readonly string[]
   readonly settledMs: ReturnType<typeof quantiles>
+  readonly judged: Judged
   readonly violations: readonly { seed: number; problem: string; tale: string }[]
 }
 
 const ROUND_MS = 60_000
 const PER_SECOND = 20
+/** In so long a time every kind that was asked for takes effect at some time. */
+const LONG_S = 600
+
+/**
+ * The kinds of a round. In one of four there is nothing that could excuse that a session waits whose own keys were left
+ * alone, or that a stop goes unheard; in another one nothing that could excuse a lost turn.
+ */
+export function kindsOf(seed: number, kinds: readonly string[]): readonly string[] {
+  const wanted = seed % 4 === 0 ? CALM : seed % 4 === 2 ? MILD : KINDS
+  const some = kinds.filter((kind) => wanted.includes(kind))
+  return some.length > 0 ? some : kinds
+}
 
 export async function runCampaign(options: CampaignOptions): Promise<Report> {
   const { seed, ttlMs, forMs, kinds = KINDS, roundMs = ROUND_MS, perSecond = PER_SECOND } = options
+  const { signal = new AbortController().signal } = options
   const folder = await mkdtemp(join(tmpdir(), 'butler-torture-'))
   const remove = () => rm(folder, { recursive: true, force: true, maxRetries: 5 })
   const code = join(folder, 'code')
@@ -52,17 +69,19 @@ export async function runCampaign(options: CampaignOptions): Promise<Report> {
     await remove()
     throw error
   })
-  const mild = kinds.filter((kind) => MILD.includes(kind))
   const rounds: Round[] = []
   const faults: string[] = []
   const began = performance.now()
   const leftMs = () => forMs - (performance.now() - began)
   try {
     // A round that is too short to break anything is not worth its start.
-    while (rounds.length === 0 || (leftMs() > roundMs / 4 && faults.length < options.faultsMax)) {
+    while (
+      !signal.aborted &&
+      (rounds.length === 0 || (leftMs() > roundMs / 4 && faults.length < options.faultsMax))
+    ) {
       // The next round of this seed is the first one of the next seed.
       const own = seed + rounds.length
-      const round = await playRound({
+      const played = playRound({
         servers,
         folder,
         code,
@@ -70,8 +89,8 @@ export async function runCampaign(options: CampaignOptions): Promise<Report> {
         perSecond,
         seed: own,
         workers: options.workers,
-        // In every third one there is nothing that could excuse a lost turn.
-        kinds: own % 3 === 0 && mild.length > 0 ? mild : kinds,
+        signal,
+        kinds: kindsOf(own, kinds),
         forMs: Math.min(roundMs, leftMs()),
         faultsMax: options.faultsMax - faults.length,
         onFault: (name) => {
@@ -79,15 +98,27 @@ export async function runCampaign(options: CampaignOptions): Promise<Report> {
           options.onFault?.(count)
         },
       })
+      const round = await played.catch((error: unknown) => {
+        if (!signal.aborted) throw error
+      })
+      if (!round) break
       rounds.push(round)
       options.onRound?.(round)
     }
-    return summary(seed, (performance.now() - began) / 1000, rounds, faults)
+    const seconds = (performance.now() - began) / 1000
+    const report = summary(seed, seconds, rounds, faults)
+    if (signal.aborted) return report
+    const missing = kinds.filter((kind) => !faults.includes(kind))
+    const idle = faults.length === 0 ? ['no fault took effect'] : seconds < LONG_S ? [] : missing.map(never)
+    const more = idle.map((problem) => ({ seed, problem: `: ${problem}`, tale: '' }))
+    return { ...report, violations: [...report.violations, ...more] }
   } finally {
     await servers.stop()
     await remove()
   }
 }
+
+const never = (kind: string) => `${kind} never took effect`
 
 function summary(seed: number, seconds: number, rounds: readonly Round[], faults: readonly string[]): Report {
   const sum = (values: readonly number[]) => values.reduce((total, value) => total + value, 0)
@@ -108,6 +139,7 @@ function summary(seed: number, seconds: number, rounds: readonly Round[], faults
     handOverMs: quantiles(rounds.flatMap(({ handOvers }) => handOvers)),
     slowest: rounds.flatMap(({ slowest }) => slowest),
     settledMs: quantiles(rounds.map(({ settledMs }) => settledMs)),
+    judged: addUp(rounds.map(({ judged }) => judged)),
     violations: rounds.flatMap((round) =>
       round.problems.map((problem, index) => ({ seed: round.seed, problem, tale: round.tales[index] ?? '' })),
     ),

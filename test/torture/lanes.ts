@@ -13,7 +13,7 @@ import { occupied, producerFaults, workerFaults } from './process-faults.ts'
 import { redisFaults } from './redis-faults.ts'
 import type { Lines, Stage } from './stage.ts'
 
-const FAULTS: readonly Pick<Fault, 'name' | 'costs'>[] = [
+const FAULTS: readonly Pick<Fault, 'name' | 'costs' | 'gentle'>[] = [
   ...redisFaults,
   ...mysqlFaults,
   ...workerFaults,
@@ -23,6 +23,11 @@ const FAULTS: readonly Pick<Fault, 'name' | 'costs'>[] = [
 ]
 
 export const KINDS: readonly string[] = FAULTS.map(({ name }) => name)
+
+/** Kinds that make nobody wait, except for the session whose keys they meet. */
+export const CALM: readonly string[] = FAULTS.filter(
+  ({ name, gentle }) => gentle || keyFaults.some((fault) => fault.name === name),
+).map(({ name }) => name)
 
 /** Kinds that cost nobody a running turn, as long as the database is there. */
 export const MILD: readonly string[] = FAULTS.filter(
@@ -59,7 +64,7 @@ interface Lane<Target> {
   readonly faults: readonly Fault<Target>[]
   readonly target: (dice: Dice) => Target
   /** What is noted of the target. */
-  readonly about?: (target: Target) => { process?: string; store?: string }
+  readonly about?: (target: Target) => { process?: string; store?: string; session?: string }
   readonly ready?: () => Promise<unknown>
   /** Its faults take somebody away. */
   readonly takesAway?: boolean
@@ -72,28 +77,36 @@ export async function runLanes(given: LaneOptions): Promise<void> {
   setMaxListeners(0, options.over)
   const { stage } = options
   const away = new Places(AWAY_MAX)
-  const lineOf = ({ redis, mysql }: Lines, dice: Dice): Line =>
-    dice.chance(0.5) ? { store: 'redis', proxy: redis } : { store: 'mysql', proxy: mysql }
-  const store = (name: 'redis' | 'mysql' | 'keys', faults: readonly Fault[]) =>
+  const lineOf = (lines: Lines, ofWorker: boolean, dice: Dice): Line => {
+    const to = dice.chance(0.5) ? 'redis' : 'mysql'
+    return { store: to, proxy: lines[to], ofWorker }
+  }
+  const store = (name: 'redis' | 'mysql', faults: readonly Fault[]) =>
     runLane(options, away, {
       name,
       faults,
       pause: PAUSES[name],
-      takesAway: name !== 'keys',
+      takesAway: true,
       target: () => undefined,
     })
-  const line = (name: string, lines: Lines, process: () => string) =>
+  const line = (name: string, lines: Lines, ofWorker: boolean, process: () => string) =>
     runLane(options, away, {
       name: `line-${name}`,
       pause: PAUSES.line,
       faults: lineFaults,
-      target: (dice: Dice) => lineOf(lines, dice),
+      target: (dice: Dice) => lineOf(lines, ofWorker, dice),
       about: ({ store: to }: Line) => ({ store: to, process: process() }),
     })
   const lanes = [
     store('redis', redisFaults),
     store('mysql', mysqlFaults),
-    store('keys', keyFaults),
+    runLane(options, away, {
+      name: 'keys',
+      faults: keyFaults,
+      pause: PAUSES.keys,
+      target: (dice: Dice) => dice.pick(stage.options.sessions),
+      about: (session: string) => ({ session }),
+    }),
     ...stage.posts.flatMap((post, index) => [
       runLane(options, away, {
         name: `worker-${index}`,
@@ -104,7 +117,7 @@ export async function runLanes(given: LaneOptions): Promise<void> {
         ready: () => occupied(post),
         takesAway: true,
       }),
-      line(String(index), post.lines, () => post.member.processId),
+      line(String(index), post.lines, true, () => post.member.processId),
     ]),
     ...stage.desks.flatMap((desk) => [
       runLane(options, away, {
@@ -112,8 +125,9 @@ export async function runLanes(given: LaneOptions): Promise<void> {
         pause: PAUSES.producer,
         faults: producerFaults,
         target: () => desk,
+        about: () => ({ process: desk.name }),
       }),
-      line(desk.name, desk.lines, () => desk.name),
+      line(desk.name, desk.lines, false, () => desk.name),
     ]),
   ]
   for (const lane of lanes) lane.catch(() => failed.abort())
@@ -131,29 +145,37 @@ async function runLane<Target>(
   for (let number = 1; !over.aborted; number++) {
     const dice = Dice.of(seed, lane.name, number)
     await pause(ttlMs * (lane.pause[0] + (lane.pause[1] - lane.pause[0]) * dice.next()), over)
-    const fault = dice.weighted(faults)
     const target = lane.target(dice)
+    const fitting = faults.filter(({ fits }) => fits?.(target) ?? true)
+    if (fitting.length === 0) continue
+    const fault = dice.weighted(fitting)
     const lastsMs = ttlMs * (fault.lasts[0] + (fault.lasts[1] - fault.lasts[0]) * dice.next())
     const place = lane.takesAway && fault.lasts[1] > 0 ? await away.take() : undefined
     try {
       await lane.ready?.()
       if (over.aborted) return
-      const { name, costs, gentle = false } = fault
-      const id = `${lane.name}.${number}`
+      const { name, costs, gentle = false, silences = false } = fault
+      const fields = { id: `${lane.name}.${number}`, costs, gentle, silences, ...lane.about?.(target) }
       const say = (what: Note['what'], more: Record<string, unknown> = {}) =>
-        stage.note({ what, name, fields: { id, costs, gentle, ...lane.about?.(target), ...more } })
+        stage.note({ what, name, fields: { ...fields, ...more } })
       say('fault')
-      let heal: Heal | void = undefined
+      let heal: Heal | false | void = false
       try {
         heal = await fault.begin(stage, dice, target)
-        onFault(name)
+        if (heal === false) say('void')
       } catch (error) {
         // Something else is broken already: Redis cannot be flushed while it is away.
         say('void', { reason: String(error) })
       }
+      if (heal === false) continue
       if (lastsMs > 0) await pause(lastsMs, over)
-      if (heal) await eventually(heal, { ms: HEAL_MS, everyMs: 500, what: `the end of ${name}` })
-      say('healed')
+      const met = heal && (await eventually(heal, { ms: HEAL_MS, everyMs: 500, what: `the end of ${name}` }))
+      if (met === false) {
+        say('void')
+        continue
+      }
+      say('healed', lane.about?.(target))
+      onFault(name)
     } finally {
       place?.()
     }

@@ -1,7 +1,7 @@
 // What happens to the lines between one process and one store.
 import type { Proxy } from '../support/proxy.ts'
 import type { Dice } from './dice.ts'
-import type { Fault } from './fault.ts'
+import type { Fault, Heal } from './fault.ts'
 
 const REQUESTS = {
   redis: ['evalsha', 'publish', 'mget', 'pubsub', 'set'],
@@ -11,11 +11,17 @@ const REQUESTS = {
 export interface Line {
   readonly store: 'redis' | 'mysql'
   readonly proxy: Proxy
+  /** Of a worker: one of its connections to Redis listens for notifications. */
+  readonly ofWorker: boolean
 }
 
 export const lineFaults: readonly Fault<Line>[] = [
-  fault('line-cut', 3, [0, 0], ({ proxy }) => proxy.cut()),
+  fault('line-cut', 3, [0, 0], ({ proxy }) => {
+    if (proxy.connections() === 0) return false
+    proxy.cut()
+  }),
   fault('line-hole', 2, [0.1, 1.5], ({ proxy }, dice) => {
+    if (proxy.connections() === 0) return false
     proxy.blackhole()
     // Whether the other end hears of the end, or has to find out by itself.
     return dice.chance(0.5) ? () => proxy.cut() : undefined
@@ -28,19 +34,33 @@ export const lineFaults: readonly Fault<Line>[] = [
     proxy.delay(dice.between(5, 200), dice.between(0, 150))
     return () => proxy.delay(0)
   }),
-  fault('line-deaf', 1, [0.1, 1.5], ({ proxy }) => {
-    proxy.blackhole({ subscribersOnly: true })
-  }),
+  {
+    ...fault('line-deaf', 1, [0.1, 1.5], ({ proxy }) => {
+      if (proxy.connections() < 2) return false
+      proxy.blackhole({ subscribersOnly: true })
+    }),
+    fits: ({ store, ofWorker }) => store === 'redis' && ofWorker,
+  },
   fault('line-swallow', 4, [0.1, 0.5], ({ store, proxy }, dice) => {
-    void proxy.swallow(dice.pick(REQUESTS[store]))
-    return () => proxy.calm()
+    let met = false
+    void proxy.swallow(dice.pick(REQUESTS[store])).then(() => (met = true))
+    return () => {
+      proxy.calm()
+      return met
+    }
   }),
-  fault('line-cut-after', 2, [0, 0.2], ({ proxy }, dice) => proxy.cutAfter(dice.between(1, 12))),
+  fault('line-cut-after', 2, [0, 0.2], ({ proxy }, dice) => {
+    if (proxy.connections() === 0) return false
+    proxy.cutAfter(dice.between(1, 12))
+  }),
   fault('line-gate', 3, [0.1, 1.5], ({ store, proxy }, dice) => {
     const gate = proxy.gate(dice.pick(REQUESTS[store]))
+    let met = false
+    void gate.seen.then(() => (met = true))
     return () => {
       proxy.calm()
       gate.release()
+      return met
     }
   }),
 ]
@@ -49,7 +69,7 @@ function fault(
   name: string,
   weight: number,
   lasts: Fault['lasts'],
-  act: (line: Line, dice: Dice) => (() => void) | undefined | void,
+  act: (line: Line, dice: Dice) => Heal | false | undefined | void,
 ): Fault<Line> {
   return { name, weight, lasts, costs: 'target', begin: (_stage, dice, line) => act(line, dice) ?? undefined }
 }

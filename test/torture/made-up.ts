@@ -1,8 +1,8 @@
-// Made-up histories for rules.test.ts: calls, faults and transcripts of one session, in seconds.
+// Made-up histories for the tests of the rules: calls, faults and transcripts of one session, in seconds.
 import type { Entry, Message, Session } from '../support/checker-facts.ts'
 import type { Line } from '../support/history.ts'
 import { callsOf, faultsOf, turnsOf } from './record.ts'
-import type { World } from './rules.ts'
+import type { Rule, World } from './world.ts'
 
 export const SECOND = 1e9
 export const rig = { pid: 1, process: 'rig' }
@@ -59,7 +59,22 @@ export const turn = (
   from: number,
   to: number,
   end: Record<string, unknown>,
-): Entry[] => [entry(seq, attempt, from, 'turn_started'), entry(seq, attempt, to, 'turn_ended', end)]
+): Entry[] => [
+  entry(seq, attempt, from, 'turn_started'),
+  ...(end === COMPLETED ? [entry(seq, attempt, to, 'reply')] : []),
+  entry(seq, attempt, to, 'turn_ended', end),
+]
+
+/** What a handler says of a turn at second `at`. */
+export const line = (what: string, seq: number, attempt: number, at: number): Line => ({
+  ...rig,
+  process: 'P',
+  session: 'chat',
+  what,
+  seq,
+  attempt,
+  ns: at * SECOND,
+})
 
 export const COMPLETED = { outcome: 'completed' }
 
@@ -71,12 +86,12 @@ export function world({
   history: Line[]
   entries: Entry[]
   /** What each message does, by its mark, in the order of their numbers. */
-  scripts: readonly (readonly [mark: string, script: string])[]
+  scripts: readonly (readonly [mark: string, script: string, times?: number])[]
 }): World {
   const messages = new Map(
-    scripts.map(([mark, script], index): [string, Message] => [
+    scripts.map(([mark, script, times], index): [string, Message] => [
       `chat ${index + 1}`,
-      { id: `m-${index + 1}`, status: null, payload: { do: script, mark }, at: 0 },
+      { id: `m-${index + 1}`, status: null, payload: { do: script, mark, times }, at: 0 },
     ]),
   )
   const numbered = entries.map((one, index) => ({ ...one, entry: index + 1 }))
@@ -87,14 +102,16 @@ export function world({
     calls: callsOf(history),
     faults: faultsOf(history),
     turns: turnsOf(facts),
-    times: { ttlMs: 3000, sweepMs: 500, lookMs: 500 },
+    times: { ttlMs: 3000, sweepMs: 500, lookMs: 500, enqueueMs: 4000, mysqlMs: 2500, turnTimeoutMs: 8000 },
     wallMs: (ns) => ns / 1e6,
   }
 }
 
 /** One message that is sent at second 10 and completed from 10.2 to 10.3. */
 export const good = {
-  history: sent('a', 10, 1),
+  history: [...sent('a', 10, 1), line('end', 1, 1, 10.3)],
   entries: turn(1, 1, 10.2, 10.3, COMPLETED),
   scripts: [['a', 'echo']] as const,
 }
+
+export const problemsOf = (rule: Rule) => (about: World) => rule(about).flatMap(({ problem = [] }) => problem)

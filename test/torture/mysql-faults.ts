@@ -1,4 +1,5 @@
 // What happens to MySQL itself.
+import type { Connection, QueryOptions } from 'mysql2/promise'
 import { freeze } from '../support/freeze.ts'
 import type { Fault } from './fault.ts'
 
@@ -8,6 +9,7 @@ export const mysqlFaults: readonly Fault[] = [
     weight: 1,
     lasts: [0.05, 1],
     costs: 'none',
+    silences: true,
     begin: ({ options: { servers } }) => {
       servers.mysql.kill('SIGKILL')
       return () => servers.mysql.restart()
@@ -18,6 +20,7 @@ export const mysqlFaults: readonly Fault[] = [
     weight: 2,
     lasts: [0.05, 1.5],
     costs: 'none',
+    silences: true,
     begin: async ({ options: { servers } }) => {
       await freeze(servers.mysql)
       return () => servers.mysql.kill('SIGCONT')
@@ -42,8 +45,14 @@ export const mysqlFaults: readonly Fault[] = [
       const threads = await servers.sql<{ id: number }>(
         "select id from information_schema.processlist where user = 'butler' order by id",
       )
-      for (const { id } of threads)
-        if (dice.chance(0.5)) await servers.sql('kill ?', [id]).catch(() => undefined)
+      const kill = ({ id }: { id: number }) =>
+        servers.sql('kill ?', [id]).then(
+          () => true,
+          () => false,
+        )
+      let killed = false
+      for (const thread of threads) if (dice.chance(0.5)) killed = (await kill(thread)) || killed
+      return killed ? undefined : false
     },
   },
   {
@@ -54,14 +63,10 @@ export const mysqlFaults: readonly Fault[] = [
     costs: 'none',
     begin: async ({ database, options: { servers, sessions } }, dice) => {
       const held = Array.from({ length: 3 }, () => dice.pick(sessions))
-      const connection = await servers.sqlConnection(database)
-      await connection.query('begin')
-      await connection.query({
-        sql: 'select id from butler_sessions where id in (?) order by id for update',
-        values: [held],
-        timeout: 3000,
-      })
-      return () => connection.destroy()
+      return holding(await servers.sqlConnection(database), [
+        'begin',
+        { sql: 'select id from butler_sessions where id in (?) order by id for update', values: [held] },
+      ])
     },
   },
   {
@@ -71,9 +76,20 @@ export const mysqlFaults: readonly Fault[] = [
     lasts: [0.05, 1],
     costs: 'none',
     begin: async ({ options: { servers } }) => {
-      const connection = await servers.sqlConnection()
-      await connection.query({ sql: 'flush tables with read lock', timeout: 3000 })
-      return () => connection.destroy()
+      return holding(await servers.sqlConnection(), ['flush tables with read lock'])
     },
   },
 ]
+
+/** What the statements lock is locked until it is healed; not at all if they do not succeed in time. */
+async function holding(connection: Connection, statements: readonly (string | QueryOptions)[]) {
+  const heal = () => connection.destroy()
+  try {
+    for (const one of statements)
+      await connection.query({ timeout: 3000, ...(typeof one === 'string' ? { sql: one } : one) })
+    return heal
+  } catch (error) {
+    heal()
+    throw error
+  }
+}

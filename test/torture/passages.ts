@@ -1,5 +1,5 @@
 // How long a turn takes to be somebody else's: after its process was killed, and after its process drained.
-import type { World } from './rules.ts'
+import type { World } from './world.ts'
 
 export interface Passages {
   /** From the kill to the next start of each message that it had interrupted, milliseconds. */

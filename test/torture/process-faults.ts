@@ -1,7 +1,8 @@
 // What happens to a process: a worker, or a producer.
 import { until } from '../support/eventually.ts'
+import type { Desk } from './desk.ts'
 import type { Fault } from './fault.ts'
-import type { Desk, Post } from './stage.ts'
+import type { Post } from './stage.ts'
 
 export const workerFaults: readonly Fault<Post>[] = [
   {
@@ -28,7 +29,7 @@ export const workerFaults: readonly Fault<Post>[] = [
     name: 'worker-drain',
     weight: 2,
     lasts: [0.1, 1],
-    costs: 'target',
+    costs: 'handover',
     begin: async (stage, _dice, post) => {
       await stage.vacate(post, 'terminate')
       return () => stage.occupy(post)
@@ -53,6 +54,7 @@ export const producerFaults: readonly Fault<Desk>[] = [
     weight: 2,
     lasts: [0, 0],
     costs: 'none',
+    gentle: true,
     begin: (stage, _dice, desk) => stage.replaceProducer(desk),
   },
   {

@@ -23,10 +23,13 @@ export interface Call {
 /** A fault from begin to end, in nanoseconds. */
 export interface Span {
   readonly name: string
-  readonly costs: Fault['costs']
+  costs: Fault['costs']
   readonly gentle: boolean
+  readonly silences: boolean
   readonly store: string | undefined
-  /** Whom it met; a process may have been replaced meanwhile. */
+  /** The only one whose keys it met. */
+  readonly session: string | undefined
+  /** Whom it met; on a line, its process may have been replaced meanwhile. */
   readonly processes: Set<string>
   readonly from: number
   to: number
@@ -66,43 +69,44 @@ export function callsOf(history: readonly Line[]): Call[] {
 
 export function faultsOf(history: readonly Line[]): Span[] {
   const open = new Map<string, Span>()
-  const spans: Span[] = []
-  for (const { what, name = '', ns, fields = {} } of history) {
-    const [id = '', process] = [text(fields['id']), text(fields['process'])]
-    if (what === 'fault') {
-      const crash = name === 'crash'
-      const span: Span = {
-        name,
-        costs: crash ? 'target' : (fields['costs'] as Span['costs']),
-        gentle: fields['gentle'] === true,
-        store: text(fields['store']),
-        processes: new Set(),
-        from: ns,
-        to: crash ? ns : Infinity,
-      }
-      if (!crash) open.set(id, span)
-      spans.push(span)
-      if (process !== undefined) span.processes.add(process)
-    } else if (what === 'healed') {
-      const span = open.get(id)
-      if (span) span.to = ns
-      if (process !== undefined) span?.processes.add(process)
-    } else if (what === 'event' && name === 'worker.stalled') {
-      const lagNs = Number(fields['lagMs']) * 1e6
-      const processes = new Set(process === undefined ? [] : [process])
-      spans.push({
-        name: 'stall',
-        costs: 'target',
-        gentle: false,
-        store: undefined,
-        processes,
-        from: ns - lagNs,
-        to: ns,
-      })
+  const spans = new Set<Span>()
+  const add = (name: string, fields: Readonly<Record<string, unknown>>, from: number, to: number) => {
+    const process = text(fields['process'])
+    const span: Span = {
+      name,
+      costs: (fields['costs'] as Span['costs'] | undefined) ?? 'target',
+      gentle: fields['gentle'] === true,
+      silences: fields['silences'] === true,
+      store: text(fields['store']),
+      session: text(fields['session']),
+      processes: new Set(process === undefined ? [] : [process]),
+      from,
+      to,
     }
+    spans.add(span)
+    return span
   }
-  return spans
+  for (const { what, name = '', ns, reason, fields = {} } of history) {
+    const [id = '', process] = [text(fields['id']), text(fields['process'])]
+    const span = open.get(id)
+    if (what === 'fault') open.set(id, add(name, fields, ns, Infinity))
+    else if (what === 'healed' && span) {
+      span.to = ns
+      if (process !== undefined && name.startsWith('line-')) span.processes.add(process)
+    } else if (what === 'void' && span) {
+      // What failed half way may have made somebody wait, but it cost nothing.
+      if (reason === undefined) spans.delete(span)
+      else Object.assign(span, { to: ns, costs: 'none', silences: false })
+    } else if (what === 'ended' && !leftInOrder(name, fields)) add('crash', fields, ns, ns)
+    else if (what === 'event' && name === 'worker.stalled')
+      add('stall', fields, ns - Number(fields['lagMs']) * 1e6, ns)
+  }
+  return [...spans]
 }
+
+/** A worker that was asked to leave has left. */
+export const leftInOrder = (end: string, fields: Readonly<Record<string, unknown>>): boolean =>
+  fields['asked'] === 'terminate' && end === '0'
 
 export function turnsOf({ entries }: Facts): Turn[] {
   const turns: Turn[] = []

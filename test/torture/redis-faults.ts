@@ -9,6 +9,7 @@ export const redisFaults: readonly Fault[] = [
     weight: 2,
     lasts: [0.05, 1.5],
     costs: 'none',
+    silences: true,
     begin: ({ options: { servers } }) => {
       servers.redis.kill('SIGKILL')
       return () => servers.restartRedis()
@@ -30,6 +31,7 @@ export const redisFaults: readonly Fault[] = [
     weight: 2,
     lasts: [0.05, 2],
     costs: 'none',
+    silences: true,
     begin: async ({ options: { servers } }) => {
       const server = servers.redis
       await freeze(server)
@@ -56,6 +58,7 @@ export const redisFaults: readonly Fault[] = [
     weight: 1,
     lasts: [0.1, 1.5],
     costs: 'none',
+    silences: true,
     begin: async ({ options: { servers } }) => {
       // A replica of nobody: it answers and refuses every write.
       await servers.ask('REPLICAOF', '127.0.0.1', 1)
@@ -67,6 +70,7 @@ export const redisFaults: readonly Fault[] = [
     weight: 1,
     lasts: [0.1, 1.5],
     costs: 'none',
+    silences: true,
     begin: async ({ options: { servers } }) => {
       await servers.ask('CONFIG', 'SET', 'maxmemory', 1)
       return () => servers.ask('CONFIG', 'SET', 'maxmemory', 0)
@@ -78,6 +82,7 @@ export const redisFaults: readonly Fault[] = [
     weight: 2,
     lasts: [0.05, 1],
     costs: 'all',
+    silences: true,
     begin: async (stage, dice) => {
       const { servers } = stage.options
       await servers.promote()
@@ -92,7 +97,9 @@ export const redisFaults: readonly Fault[] = [
     lasts: [0, 0],
     costs: 'none',
     begin: async ({ options: { servers } }, dice) =>
-      void (await servers.ask('CLIENT', 'KILL', 'TYPE', dice.pick(['normal', 'pubsub']))),
+      (await servers.ask('CLIENT', 'KILL', 'TYPE', dice.pick(['normal', 'pubsub']))) === 0
+        ? false
+        : undefined,
   },
 ]
 

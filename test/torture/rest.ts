@@ -1,6 +1,7 @@
 // What must be true when nothing is broken any more: every message becomes final, and then the system is quiet (I8, I9).
 import { eventually, sleep } from '../support/eventually.ts'
 import { monitorOf } from '../support/monitor.ts'
+import { isForeign } from './key-faults.ts'
 import type { Stage } from './stage.ts'
 
 interface Unfinished {
@@ -44,7 +45,12 @@ export async function settled(stage: Stage, stillMs: number): Promise<{ ms: numb
   }
 }
 
-/** I9: fixed connections per process, and not a command or statement for any session. */
+const SETTLE_MS = 1000
+
+/**
+ * I9: fixed connections per process, nothing of a session's left but idle locks that end by themselves, and for a whole
+ * `quietMs` not a command or statement for any session. What the last turns began may take `patienceMs` to be over.
+ */
 export async function idle(
   stage: Stage,
   { quietMs, poolSize, patienceMs = 20_000 }: { quietMs: number; poolSize: number; patienceMs?: number },
@@ -54,6 +60,13 @@ export async function idle(
     eventually(look, { ms: patienceMs, everyMs: 250 }).catch((error: unknown) => {
       problems.push(`: I9: ${what}: ${error instanceof Error ? error.message : String(error)}`)
     })
+  const quiet = async (ms: number) => {
+    const [commands, texts] = await Promise.all([commandsIn(stage, ms), statementsIn(stage, ms)])
+    if (commands.length > 0)
+      throw new Error(`${commands.length} commands in ${ms} ms for sessions, such as ${commands[0]}`)
+    if (texts.length > 0)
+      throw new Error(`${texts.length} statements in ${ms} ms for sessions, such as ${texts[0]}`)
+  }
   await collect('connections', async () => {
     for (const { lines, member } of stage.posts) {
       const [redis, mysql] = [lines.redis.connections(), lines.mysql.connections()]
@@ -61,26 +74,63 @@ export async function idle(
       if (mysql > poolSize) throw new Error(`${member.processId} has ${mysql} connections to MySQL`)
     }
   })
-  await collect('commands', async () => {
-    const monitor = await monitorOf(stage.options.servers.redisUrl)
-    try {
-      await sleep(quietMs)
-      const busy = monitor.lines().filter((line) => line.includes(`${stage.prefix}:{`))
-      if (busy.length > 0)
-        throw new Error(`${busy.length} commands in ${quietMs} ms for sessions, such as ${busy[0]}`)
-    } finally {
-      monitor.end()
-    }
+  await collect('unrest', () => quiet(SETTLE_MS))
+  await collect('left over', async () => {
+    const left = (await Promise.all(stage.options.sessions.map((id) => leftOf(stage, id)))).flat()
+    if (left.length > 0) throw new Error(left.join(', '))
   })
-  await collect('statements', async () => {
-    const busy = await statements(stage, quietMs)
-    if (busy.length > 0) throw new Error(`${busy.length} statements for sessions, such as ${busy[0]}`)
-  })
+  // From here on nothing is in order any more that comes only now and then.
+  if (problems.length === 0)
+    await quiet(quietMs).catch((error: Error) => problems.push(`: I9: unrest: ${error.message}`))
   return problems
 }
 
+/**
+ * What a session's keys hold that should be gone when it is at rest. What somebody else put there may stay. So may, for
+ * its time, a reference that came late, and one that a process had taken before it died.
+ */
+async function leftOf(stage: Stage, session: string): Promise<string[]> {
+  const { servers } = stage.options
+  const left: string[] = []
+  for (const what of ['queue', 'processing'] as const) {
+    const key = stage.key(session, what)
+    if ((await servers.ask('TYPE', key)) !== 'list') continue
+    const own = ((await servers.ask('LRANGE', key, 0, -1)) as string[]).filter((one) => !isForeign(one))
+    const ends = Number(await servers.ask('PTTL', key)) > 0
+    const mayStay = ends && (what === 'queue' || !(await livesWhoRan(stage, session)))
+    if (own.length > 0 && !mayStay) left.push(`${key} holds ${own.join(' ')}`)
+  }
+  const lock = stage.key(session, 'lock')
+  if ((await servers.ask('TYPE', lock)) !== 'string') return left
+  const [value, ttlMs] = [String(await servers.ask('GET', lock)), Number(await servers.ask('PTTL', lock))]
+  if (!isForeign(value) && ttlMs !== -2 && !(value.endsWith('/idle') && ttlMs > 0))
+    left.push(`${lock} is ${value} for ${ttlMs} ms`)
+  return left
+}
+
+/** Whether the process of the session's last turn is still there. */
+async function livesWhoRan(stage: Stage, session: string): Promise<boolean> {
+  const [last] = await stage.options.servers.sql<{ payload: string }>(
+    `select payload from ${stage.database}.butler_entries where session_id = ? and type = 'turn_started'
+     order by entry_seq desc limit 1`,
+    [session],
+  )
+  const { process } = JSON.parse(last?.payload ?? '{}') as { process?: string }
+  return stage.posts.some(({ member }) => member.alive && member.processId === process)
+}
+
+async function commandsIn(stage: Stage, ms: number): Promise<string[]> {
+  const monitor = await monitorOf(stage.options.servers.redisUrl)
+  try {
+    await sleep(ms)
+    return monitor.lines().filter((line) => line.includes(`${stage.prefix}:{`))
+  } finally {
+    monitor.end()
+  }
+}
+
 /** Statements of the system's that name a session. */
-async function statements(stage: Stage, ms: number): Promise<string[]> {
+async function statementsIn(stage: Stage, ms: number): Promise<string[]> {
   const { servers, sessions } = stage.options
   await servers.sql("set global log_output = 'TABLE'")
   await servers.sql('truncate table mysql.general_log')

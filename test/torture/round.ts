@@ -1,10 +1,12 @@
 // One round: faults and messages for a while, then everything is healed, everything must become final and quiet, and the
 // rules are checked. A round is all that its seed says, so a bad one can be played again alone.
+import { resolveTunables, type Tunables } from '../../src/base/options.ts'
 import type { TunablesInput } from '../../src/index.ts'
+import { sleep } from '../support/eventually.ts'
 import { monotonicNs } from '../support/history.ts'
 import { runLanes } from './lanes.ts'
 import { idle, settled } from './rest.ts'
-import { judge } from './rules.ts'
+import { type Judged, judge } from './rules.ts'
 import type { Servers } from './servers.ts'
 import { Stage } from './stage.ts'
 import { taleOf } from './tale.ts'
@@ -23,14 +25,18 @@ export interface RoundOptions {
   /** Faults after which the round ends before its time. */
   readonly faultsMax: number
   readonly onFault: (name: string) => void
+  /** Ends the round without a judgement. */
+  readonly signal: AbortSignal
 }
 
 export interface Round extends Passages {
   readonly seed: number
+  readonly faults: number
   readonly messages: number
   readonly turns: number
   readonly calls: Readonly<Record<string, number>>
   readonly settledMs: number
+  readonly judged: Judged
   readonly problems: readonly string[]
   /** Their stories. */
   readonly tales: readonly string[]
@@ -40,9 +46,11 @@ const SESSIONS = 32
 const PRODUCERS = 2
 const TALES_MAX = 5
 const POOL_SIZE = 6
+/** How long an interrupted round waits for its faults to be healed. */
+const HEAL_MS = 15_000
 
 export async function playRound(options: RoundOptions): Promise<Round> {
-  const { servers, seed, ttlMs, workers, perSecond, kinds } = options
+  const { servers, seed, ttlMs, workers, perSecond, kinds, signal } = options
   const tunables = tunablesFor(ttlMs)
   const stage = await Stage.open({
     servers,
@@ -55,24 +63,28 @@ export async function playRound(options: RoundOptions): Promise<Round> {
     producers: PRODUCERS,
     sessions: Array.from({ length: SESSIONS }, (_, index) => `chat-${seed}-${index}`),
   })
-  try {
-    const over = new AbortController()
+  const over = new AbortController()
+  let faults = 0
+  const onFault = (name: string) => {
+    faults += 1
+    options.onFault(name)
+    if (faults >= options.faultsMax) over.abort()
+  }
+  const play = async (): Promise<Round> => {
     const end = setTimeout(() => over.abort(), options.forMs)
-    let faults = 0
-    const onFault = (name: string) => {
-      options.onFault(name)
-      if (++faults >= options.faultsMax) over.abort()
-    }
-    await runLanes({ stage, seed, ttlMs, kinds, onFault, over: over.signal })
+    await lanes
     clearTimeout(end)
     await stage.endProducers()
     const rest = await settled(stage, ttlMs * 2 + (tunables.turnTimeoutMs ?? 0) + 12_000)
-    const unquiet = rest.problems.length > 0 ? [] : await idle(stage, { quietMs: 1000, poolSize: POOL_SIZE })
+    const unquiet =
+      rest.problems.length > 0
+        ? []
+        : await idle(stage, { quietMs: Math.max(1000, ttlMs), poolSize: POOL_SIZE })
     const offset = Date.now() - monotonicNs() / 1e6
-    const { problems, world } = await judge({
+    const { problems, judged, world } = await judge({
       mysqlUrl: stage.mysqlUrl,
       history: stage.history(),
-      times: { ttlMs, sweepMs: ttlMs / 6, lookMs: ttlMs / 6 },
+      times: timesOf(resolveTunables(tunables)),
       wallMs: (ns) => offset + ns / 1e6,
     })
     const passages = millisecondsBetween(world)
@@ -80,17 +92,30 @@ export async function playRound(options: RoundOptions): Promise<Round> {
     const all = [...silent, ...rest.problems, ...unquiet, ...problems]
     return {
       seed,
+      faults,
       messages: world.facts.messages.size,
       turns: world.turns.filter(({ attempt }) => attempt > 0).length,
       calls: countBy(world.calls.map(({ name, outcome }) => `${name} ${outcome}`)),
       settledMs: Math.round(rest.ms),
+      judged,
       ...passages,
       slowest: passages.slowest.map((what) => taleOf(what, world)),
       problems: all,
       tales: all.slice(0, TALES_MAX).map((problem) => taleOf(problem, world)),
     }
+  }
+  const lanes = runLanes({ stage, seed, ttlMs, kinds, onFault, over: AbortSignal.any([over.signal, signal]) })
+  const interrupted = new Promise<never>((_, reject) => {
+    const give = () => reject(new Error('The round was interrupted.'))
+    // What is frozen cannot be ended: it is healed first, if that is possible at all.
+    const heal = () => void Promise.race([lanes, sleep(HEAL_MS)]).then(give, give)
+    if (signal.aborted) heal()
+    else signal.addEventListener('abort', heal, { once: true })
+  })
+  try {
+    return await Promise.race([play(), interrupted])
   } finally {
-    await stage.close()
+    await stage.close({ dropped: !signal.aborted })
   }
 }
 
@@ -99,20 +124,36 @@ const tunablesFor = (ttlMs: number): TunablesInput => ({
   lockTtlMs: ttlMs,
   ...(ttlMs < 10_000
     ? {
-        heartbeatTtlMs: ttlMs / 3,
-        deadAfterMs: ttlMs / 3,
-        hungAfterMs: ttlMs / 2,
-        lookFastMs: ttlMs / 6,
+        heartbeatTtlMs: Math.round(ttlMs / 3),
+        deadAfterMs: Math.round(ttlMs / 3),
+        hungAfterMs: Math.round(ttlMs / 2),
+        lookFastMs: Math.round(ttlMs / 6),
         retryDelaysMs: [100, 200],
       }
     : {}),
-  stopGraceMs: ttlMs / 6,
-  drainGraceMs: ttlMs / 6,
+  stopGraceMs: Math.round(ttlMs / 6),
+  drainGraceMs: Math.round(ttlMs / 6),
   turnTimeoutMs: Math.max(8000, ttlMs),
   enqueueTimeoutMs: 4000,
   mysqlTimeoutMs: 2500,
   mysqlPoolSize: POOL_SIZE,
   concurrency: 16,
+})
+
+const timesOf = ({
+  lockTtlMs,
+  sweepMs,
+  lookMs,
+  enqueueTimeoutMs,
+  mysqlTimeoutMs,
+  turnTimeoutMs,
+}: Tunables) => ({
+  ttlMs: lockTtlMs,
+  sweepMs,
+  lookMs,
+  enqueueMs: enqueueTimeoutMs,
+  mysqlMs: mysqlTimeoutMs,
+  turnTimeoutMs,
 })
 
 export function countBy(names: readonly string[]): Record<string, number> {

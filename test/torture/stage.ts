@@ -1,14 +1,15 @@
 // The stage of one round: a database and a prefix of its own, workers and producers with a proxy in front of either store,
 // and a keeper that starts a new process where one has ended.
-import { spawn, type ChildProcess } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { migrate, type TunablesInput } from '../../src/index.ts'
 import { bundled } from '../support/bundle.ts'
 import { eventually, until } from '../support/eventually.ts'
 import { type Fleet, type Member, PROBE_WORKER, startFleet } from '../support/fleet.ts'
-import { type Note, scribe } from '../support/history.ts'
+import { monotonicNs, type Note, scribe } from '../support/history.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
+import { type Desk, PRODUCER, startProducer } from './desk.ts'
 import { Dice } from './dice.ts'
 import type { ProducerOptions } from './producer.ts'
 import type { Servers } from './servers.ts'
@@ -38,20 +39,17 @@ export interface Post {
   member: Member
   /** Kept empty on purpose: nobody is started there. */
   vacant: boolean
+  /** How its process was asked to end. */
+  asked?: 'kill' | 'terminate' | undefined
   /** The start that is under way. */
   starting: Promise<void>
 }
 
-export interface Desk {
-  readonly name: string
-  readonly lines: Lines
-  child: ChildProcess
-  generation: number
-}
-
 const HOUR_MS = 3_600_000
+const LEAVE_MS = 20_000
+/** How much of the end of a log is kept. */
+const LOG_MAX = 2000
 
-const PRODUCER = 'test/torture/producer.ts'
 const SECOND_CLOCK = 'test/torture/second-clock.ts'
 /** What a stage starts. */
 export const PROGRAMS = [PROBE_WORKER, PRODUCER, SECOND_CLOCK]
@@ -121,6 +119,7 @@ export class Stage {
   async vacate(post: Post, how: 'kill' | 'terminate'): Promise<void> {
     post.vacant = true
     await post.starting
+    post.asked = how
     if (how === 'kill') await post.member.kill()
     else post.member.terminate()
   }
@@ -128,9 +127,12 @@ export class Stage {
   /** Somebody works there again. */
   async occupy(post: Post): Promise<void> {
     // A process that drains must have left; one that never does is killed, as a deploy would.
-    await until(() => !post.member.alive, { ms: 20_000, what: 'a worker to leave' }).catch(() =>
-      post.member.kill(),
-    )
+    await until(() => !post.member.alive, { ms: LEAVE_MS, what: 'a worker to leave' }).catch(() => {
+      const { processId: process, log } = post.member
+      this.note({ what: 'overdue', fields: { process, log: log.slice(-LOG_MAX), ms: LEAVE_MS } })
+      post.asked = 'kill'
+      return post.member.kill()
+    })
     if (this.#over) return
     post.vacant = false
     post.starting = this.#start(post)
@@ -152,12 +154,13 @@ export class Stage {
     await until(() => this.desks.every(ended), { ms: 60_000, what: 'the producers to finish' })
   }
 
-  async close(): Promise<void> {
+  async close({ dropped = true } = {}): Promise<void> {
     this.#over = true
     for (const desk of this.desks) desk.child.kill('SIGKILL')
     await Promise.all(this.posts.map(({ starting }) => starting))
     await this.#fleet.stop()
     await Promise.all(this.lines.flatMap(({ redis, mysql }) => [redis.close(), mysql.close()]))
+    if (!dropped) return
     const drop = () => this.options.servers.sql(`drop database if exists ${this.database}`)
     await eventually(drop, { ms: 30_000, what: 'the database to go' })
   }
@@ -192,20 +195,27 @@ export class Stage {
   async #start(post: Post): Promise<void> {
     // While a store is away a worker cannot start; whoever looks after processes tries again.
     while (!this.#over && !post.vacant && !post.member.alive) {
-      const member = await this.#spawn(post.lines).catch(() => undefined)
+      const began = monotonicNs()
+      const member = await this.#spawn(post.lines).catch((error: unknown) => {
+        const ms = (monotonicNs() - began) / 1e6
+        if (!this.#over)
+          this.note({ what: 'unstarted', reason: String(error).slice(-LOG_MAX), fields: { ms } })
+      })
       if (!member) continue
       post.member = member
+      post.asked = undefined
       this.#keep(post)
     }
   }
 
-  /** A worker that ends unasked (a message that kills its process) gets a successor. */
+  /** Notes how a worker ended. One that ended unasked (a message that kills its process) gets a successor. */
   #keep(post: Post): void {
     const { member } = post
-    void member.exited.then(() => {
-      if (this.#over || post.vacant || post.member !== member) return
-      this.note({ what: 'fault', name: 'crash', fields: { process: member.processId, end: member.end } })
-      post.starting = this.#start(post)
+    void member.exited.then((end) => {
+      if (this.#over || post.member !== member) return
+      const fields = { process: member.processId, asked: post.asked, log: member.log.slice(-LOG_MAX) }
+      this.note({ what: 'ended', name: end, fields })
+      if (!post.vacant) post.starting = this.#start(post)
     })
   }
 
@@ -219,7 +229,7 @@ export class Stage {
   }
 
   #produce({ name, generation, lines }: Pick<Desk, 'name' | 'generation' | 'lines'>): ChildProcess {
-    const { seed, sessions, perSecond, producers, tunables } = this.options
+    const { code, seed, sessions, perSecond, producers, tunables } = this.options
     const options: ProducerOptions = {
       redisUrl: lines.redis.url,
       mysqlUrl: lines.mysql.url,
@@ -230,16 +240,8 @@ export class Stage {
       seed,
       sessions,
     }
-    const program = bundled(this.options.code, PRODUCER)
-    const args = ['--unhandled-rejections=strict', program, JSON.stringify(options)]
-    const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'pipe'] })
-    child.stdin?.on('error', () => undefined)
-    let log = ''
-    child.stderr?.setEncoding('utf8').on('data', (text: string) => (log = (log + text).slice(-4000)))
-    child.once('exit', (code) => {
-      if (code !== null && code !== 0)
-        this.note({ what: 'crashed', name, reason: `producer ended ${code}: ${log}` })
+    return startProducer(code, options, (reason) => {
+      if (!this.#over) this.note({ what: 'crashed', name, reason })
     })
-    return child
   }
 }

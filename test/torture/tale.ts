@@ -1,6 +1,6 @@
 // The smallest story of a violation: the entries, lines and calls of its session around the message that it names, and
 // the faults of that time, in one order.
-import type { World } from './rules.ts'
+import type { World } from './world.ts'
 
 const LINES_MAX = 120
 /** Messages before and after the named one. */

@@ -1,36 +1,48 @@
 // `npm run torture -- [--minutes N | --faults N] [--workers N] [--seed N] [--kinds a,b,c] [--ttl SECONDS] [--rate N] [--json FILE]`:
 // breaks everything there is to break, again and again, while producers send, and checks the invariants after each round.
-// Ends with 1 if one did not hold, and says with which seed to see it again.
-import { writeFile } from 'node:fs/promises'
+// Ends with 1 if one did not hold, and says with which seed to see it again; with 130 when it is interrupted, with a report
+// about the rounds until then; with 2 when it cannot begin.
+import { open } from 'node:fs/promises'
 import { parseArgs } from 'node:util'
 import { type Report, runCampaign } from './campaign.ts'
 import { KINDS } from './lanes.ts'
 import type { Round } from './round.ts'
 
-const { values } = parseArgs({
-  options: {
-    minutes: { type: 'string' },
-    faults: { type: 'string' },
-    workers: { type: 'string', default: '3' },
-    seed: { type: 'string', default: String(Math.floor(Math.random() * 1e6)) },
-    kinds: { type: 'string', default: KINDS.join(',') },
-    ttl: { type: 'string', default: '3' },
-    rate: { type: 'string', default: '20' },
-    json: { type: 'string' },
-  },
-})
+function fail(error: unknown): never {
+  console.error(error instanceof Error ? error.message : error)
+  process.exit(2)
+}
+
+function given() {
+  try {
+    return parseArgs({
+      options: {
+        minutes: { type: 'string' },
+        faults: { type: 'string' },
+        workers: { type: 'string', default: '3' },
+        seed: { type: 'string', default: String(Math.floor(Math.random() * 1e6)) },
+        kinds: { type: 'string', default: KINDS.join(',') },
+        ttl: { type: 'string', default: '3' },
+        rate: { type: 'string', default: '20' },
+        json: { type: 'string' },
+      },
+    }).values
+  } catch (error) {
+    return fail(error)
+  }
+}
+
+const values = given()
+const FRACTIONS = ['minutes', 'ttl', 'rate']
 
 function number(name: Exclude<keyof typeof values, 'kinds' | 'json'>, least: number): number | undefined {
   const text = values[name]
   if (text === undefined) return undefined
   const value = Number(text)
-  if (value >= least) return value
-  return fail(`--${name} ${text}: use a number from ${least} on.`)
-}
-
-function fail(text: string): never {
-  console.error(text)
-  process.exit(2)
+  const whole = !FRACTIONS.includes(name)
+  if (text.trim() !== '' && value >= least && value < Infinity && (!whole || Number.isSafeInteger(value)))
+    return value
+  return fail(`--${name} ${text}: use a ${whole ? 'whole ' : ''}number from ${least} on.`)
 }
 
 const kinds = values.kinds.split(',')
@@ -46,8 +58,8 @@ const began = performance.now()
 const seconds = () => `${Math.round((performance.now() - began) / 1000)} s`
 let rounds = 0
 const some = kinds.length < KINDS.length ? ` --kinds ${values.kinds}` : ''
-const again = (of: number) =>
-  `npm run torture -- --seed ${of} --faults 100 --ttl ${ttl} --workers ${workers} --rate ${rate}${some}`
+const again = ({ seed: of, faults }: Round) =>
+  `npm run torture -- --seed ${of} --faults ${Math.max(1, faults)} --ttl ${ttl} --workers ${workers} --rate ${rate}${some}`
 
 function tell(round: Round): void {
   rounds += 1
@@ -59,17 +71,29 @@ function tell(round: Round): void {
       `final ${settledMs} ms after the last fault, ${verdict}`,
   )
   for (const tale of tales) console.log(tale)
-  if (problems.length > 0) console.log(`again: ${again(round.seed)}`)
+  if (problems.length > 0) console.log(`again: ${again(round)}`)
 }
 
 console.log(`seed ${seed}: ${kinds.length} kinds of faults, ${workers} workers, lock TTL ${ttl} s`)
+const json = values.json === undefined ? undefined : await open(values.json, 'w').catch(fail)
+const interrupt = new AbortController()
+// A later one ends the process at once. A terminal and the programs in between may each pass on the first.
+let interruptedAt = Infinity
+for (const signal of ['SIGINT', 'SIGTERM'] as const)
+  process.on(signal, () => {
+    if (interrupt.signal.aborted && performance.now() - interruptedAt > 1000) process.exit(130)
+    if (interrupt.signal.aborted) return
+    interruptedAt = performance.now()
+    interrupt.abort()
+  })
 const report = await runCampaign({
+  signal: interrupt.signal,
   seed,
   workers,
   kinds,
   faultsMax,
   perSecond: rate,
-  ttlMs: ttl * 1000,
+  ttlMs: Math.round(ttl * 1000),
   roundMs: ttl * 20_000,
   forMs: minutes * 60_000,
   onFault: (count) => {
@@ -79,10 +103,19 @@ const report = await runCampaign({
   onRound: tell,
 })
 print(report)
-if (values.json !== undefined) await writeFile(values.json, `${JSON.stringify(report, null, 2)}\n`)
-process.exit(report.violations.length > 0 ? 1 : 0)
+await json?.writeFile(`${JSON.stringify(report, null, 2)}\n`)
+process.exit(interrupt.signal.aborted ? 130 : report.violations.length > 0 ? 1 : 0)
 
-function print({ calls, faults, takeoverMs, handOverMs, settledMs, violations, ...rest }: Report): void {
+function print({
+  calls,
+  faults,
+  takeoverMs,
+  handOverMs,
+  settledMs,
+  judged,
+  violations,
+  ...rest
+}: Report): void {
   const total = Object.values(faults).reduce((sum, count) => sum + count, 0)
   const list = (counts: Readonly<Record<string, number>>) =>
     Object.entries(counts)
@@ -97,6 +130,12 @@ calls       ${list(calls)}
 takeovers   ${times(takeoverMs)} after the kill
 hand-overs  ${times(handOverMs)}
 all final   ${times(settledMs)} after the last fault
+judged      ${Object.entries(judged).map(share).join(', ')}
 violations  ${violations.length}`)
   for (const { seed: of, problem } of violations) console.log(`  seed ${of}: ${problem}`)
+}
+
+/** How much of what a rule looked at no fault excused. */
+function share([rule, { judged, of }]: [string, { judged: number; of: number }]): string {
+  return `${rule} ${judged} of ${of}${judged === 0 && of > 0 ? ' (NOTHING)' : ''}`
 }

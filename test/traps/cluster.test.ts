@@ -1,10 +1,10 @@
-// Trap of Redis Cluster: PUBLISH and PUBSUB NUMSUB answer for the node that was asked, so silence there proves nothing.
+// Traps of Redis Cluster: PUBLISH and PUBSUB NUMSUB answer for the node that was asked, so silence there proves nothing.
 import { Cluster, Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { now } from '../../src/base/timing.ts'
 import { freePort } from '../../src/cli/probes.ts'
 import type { Server } from '../../src/cli/servers.ts'
-import { createWorker } from '../../src/index.ts'
+import { createWorker, type Worker } from '../../src/index.ts'
 import { ownRedis } from '../support/services.ts'
 import { Stage } from './stage.ts'
 import { eventually, openWorld, PATIENT_LOCK, type World } from './world.ts'
@@ -88,5 +88,60 @@ test('I4 I8 · trap: in a cluster nobody is judged by subscriptions that one nod
   for (let index = 0; index < 9; index++) await world.done(`s${index}`)
   expect(begun()).toBe(9)
   await Promise.all(workers.map((worker) => worker.stop({ graceMs: 0 })))
+  cluster.disconnect()
+})
+
+test('I8 · trap: what a full process deals out in a cluster begins elsewhere, and is told once, whatever one node says', async () => {
+  const cluster = new Cluster(
+    nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    { lazyConnect: true },
+  )
+  const admins = nodes.map(({ url }) => new Redis(url))
+  const processKey = ({ processId }: Worker) => world.keys.process(processId)
+  const wakes: string[] = []
+  const ear = new Redis(nodes[0]!.url)
+  ear.on('pmessage', (_pattern, channel: string, text: string) => void wakes.push(`${channel} ${text}`))
+  await ear.psubscribe(`${world.prefix}:*`)
+  const [full, free] = [new Stage(), new Stage()]
+  const start = async ({ handler }: Stage, concurrency: number) => {
+    const worker = createWorker({
+      ...PATIENT_LOCK,
+      sweepMs: 300_000,
+      concurrency,
+      handler,
+      redis: cluster,
+      mysql: world.mysqlUrl,
+      prefix: world.prefix,
+      logger: false,
+    })
+    await worker.start()
+    const channel = world.keys.processChannel(worker.processId)
+    await eventually(async () => {
+      const heard = await Promise.all(admins.map((admin) => admin.pubsub('NUMSUB', channel)))
+      return heard.some(([, count]) => count === 1) && (await cluster.exists(processKey(worker))) === 1
+    }, 'the worker is up')
+    return worker
+  }
+  const busy = await start(full, 1)
+  const tell = (id: string) => cluster.publish(world.keys.processChannel(busy.processId), `wake ${id}`)
+  await world.client.enqueue('first', 'wait')
+  await tell('first')
+  await full.began()
+  const idle = await start(free, 5)
+  const ids = Array.from({ length: 12 }, (_, index) => `s${index}`)
+  // Each time the node that is asked is one of the two.
+  for (const id of ids) {
+    await world.client.enqueue(id, 'hello')
+    await tell(id)
+    await world.done(id)
+  }
+  expect(free.turns.map(({ sessionId }) => sessionId)).toEqual(ids)
+  const told = wakes.filter((line) => line.includes(' wake s') && !line.includes(busy.processId))
+  const channel = world.keys.processChannel(idle.processId)
+  expect(told).toEqual(ids.map((id) => `${channel} wake ${id}`))
+  full.go()
+  await world.done('first')
+  await Promise.all([busy, idle].map((worker) => worker.stop({ graceMs: 0 })))
+  for (const client of [ear, ...admins]) client.disconnect()
   cluster.disconnect()
 })

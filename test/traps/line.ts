@@ -172,6 +172,8 @@ export const TO_MYSQL = {
   commit: /(?:^[\s\S]{5}|; )commit$/i,
   turnEnded: /insert into `?butler_entries[\s\S]*turn_ended/i,
   turnStarted: /insert into `?butler_entries[\s\S]*turn_started/i,
+  /** Who owns these sessions, without a lock on the rows. */
+  owners: /running_seq[^;]*butler_sessions`? where `?id`? in (?![\s\S]*for update)/i,
   myRows: /running_by`? like/i,
   acquired: /insert into `?butler_sessions[\s\S]*done_seq/i,
 }

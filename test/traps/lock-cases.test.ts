@@ -72,6 +72,33 @@ test('I4 · a stranger in the lock of a running turn is reported, not renewed, a
   expect(one.turns).toHaveLength(1)
 })
 
+test('I8 · a living stranger is told of a lock that it has no use for, and gives it back while the turn runs', async () => {
+  const w1 = await world.worker(one.handler)
+  await world.client.enqueue('s', 'wait')
+  await one.began()
+  const w2 = await world.worker(two.handler, UNHURRIED)
+  // As a command leaves it that arrives after its sender has given up.
+  await world.redis.set(lockKey(), `${w2.worker.processId}.stray`, 'PX', 30_000)
+  await w1.says('session.contested')
+  await eventually(async () => (await lock()) === (await world.row('s')).owner, 'the lock is back')
+  one.go()
+  await world.done('s')
+  expect([one.turns.length, two.turns.length]).toEqual([1, 0])
+})
+
+test('I8 · a lock that a dead process left is found by the sweep although nobody has a slot to run into it', async () => {
+  const w1 = await world.worker(one.handler, { concurrency: 1 })
+  await world.client.enqueue('other', 'wait')
+  await one.began()
+  await world.redis.set(lockKey(), 'Ghost.token', 'PX', 300_000)
+  await world.client.enqueue('s', 'hello')
+  await w1.says('process.dead')
+  await eventually(async () => (await lock()) === null, 'the lock is free')
+  one.go()
+  await world.done('s')
+  expect(one.turns).toHaveLength(2)
+})
+
 test('I3 · a lost session reaches its handler, and the process serves the others (LK-06)', async () => {
   const w1 = await world.worker(one.handler, { lookMs: 30_000 })
   await world.client.enqueue('s', 'wait')

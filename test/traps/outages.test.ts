@@ -29,6 +29,20 @@ const subscribers = async ({ worker }: Watched) =>
 const hears = (watched: Watched) =>
   eventually(async () => (await subscribers(watched)) === 1, 'the worker hears its notices again')
 
+/** Brings the owner back, and then lets the other ask who is there: no verdict outlives the answer. */
+async function comesBack(owner: Watched, other: Watched): Promise<void> {
+  const look = other.toRedis.hold(/numsub/i)
+  await look.seen
+  owner.toRedis.up()
+  await hears(owner)
+  const beat = world.keys.process(owner.worker.processId)
+  await eventually(async () => (await world.redis.exists(beat)) === 1, 'it beats')
+  look.release()
+}
+
+/** It waits for a held answer. */
+const PATIENT = { redisTimeoutMs: 8000, renewMs: 10_000 }
+
 const holdsLock = (watched: Watched, id: string) =>
   eventually(async () => {
     const lock = await world.redis.get(world.keys.lock(id))
@@ -92,17 +106,10 @@ test('I4 · trap: a verdict that a process is dead ends when it comes back, so a
   const tunables = { deadAfterMs: 1000 }
   const [a, b] = [new Stage(), new Stage()]
   const owner = await world.worker(a.handler, tunables)
-  const other = await world.worker(b.handler, tunables)
+  const other = await world.worker(b.handler, { ...tunables, ...PATIENT })
   owner.toRedis.down()
   await other.says('process.dead')
-  owner.toRedis.up()
-  await hears(owner)
-  // The other sees it when it is the other that calls the roll.
-  await eventually(async () => (await world.redis.exists(world.keys.process(owner.worker.processId))) === 1)
-  const caller = () => world.redis.get(world.keys.tick('roll-call'))
-  await eventually(async () => (await caller()) === owner.worker.processId, 'the owner calls the roll')
-  await eventually(async () => (await caller()) === other.worker.processId, 'the other calls the roll')
-  await passes(100)
+  await comesBack(owner, other)
   await world.redis.set(world.keys.lock('s'), `${owner.worker.processId}.x/idle`)
   await world.client.enqueue('s', 'wait')
   await a.began()
@@ -124,23 +131,19 @@ test('I4 · trap: a verdict that a process is dead ends when it comes back, so a
 })
 
 test('I3 · trap: whoever said that a process is dead notices by itself that it is back, and leaves its locks alone', async () => {
-  // Nobody calls the roll.
-  await world.redis.set(world.keys.tick('roll-call'), 'nobody', 'PX', 600_000)
+  // Nobody calls the roll, and nobody sweeps.
+  for (const tick of ['roll-call', 'sweep'])
+    await world.redis.set(world.keys.tick(tick), 'nobody', 'PX', 600_000)
   const [a, b] = [new Stage(), new Stage()]
   const owner = await world.worker(a.handler)
-  const other = await world.worker(b.handler)
+  const other = await world.worker(b.handler, PATIENT)
   const { processId } = owner.worker
   owner.toRedis.down()
   await eventually(async () => (await subscribers(owner)) === 0, 'it hears nothing')
   await world.redis.set(world.keys.lock('left'), `${processId}.x`, 'PX', 300_000)
   await world.wake(other.worker, 'left')
   await other.says('process.dead')
-  owner.toRedis.up()
-  await hears(owner)
-  // One look is enough, and it is the last: of the living nobody asks.
-  const look = other.toRedis.hold(/numsub/i)
-  await look.seen
-  look.release()
+  await comesBack(owner, other)
   await world.redis.set(world.keys.lock('s'), `${processId}.x/idle`, 'PX', 300_000)
   await world.client.enqueue('s', 'wait')
   await a.began()

@@ -149,18 +149,84 @@ test('I8 I3 · trap: an acquirer that is cut off after its commit leaves a row t
   expect(two.turns.map(({ epoch, attempt }) => [epoch, attempt])).toEqual([[2, 1]])
 })
 
-test('I8 I4 · trap: an acquirer that gets its answer late starts nothing under a lock that is half over', async () => {
+test('I8 I4 · trap: an acquirer whose database answers late has let go by then, and starts nothing', async () => {
   const w1 = await world.worker(one.handler, { lockTtlMs: 3000, mysqlTimeoutMs: 10_000 })
   const late = w1.toMysql.holdAnswer(TO_MYSQL.commit)
   await world.client.enqueue('s', 'hello')
   await late.seen
-  await eventually(async () => (await world.redis.pttl(world.keys.lock('s'))) < 1900)
+  await w1.says('session.released')
+  expect(w1.saw('turn.started')).toEqual([])
   late.release()
   await world.done('s')
-  const order = w1.heard.map(({ event }) => event)
+  expect(one.turns.map(({ attempt }) => attempt)).toEqual([1])
+  // The row was taken, and by then nobody was there to serve it.
+  expect(one.turn().epoch).toBeGreaterThan(1)
+})
+
+test('I8 I4 · trap: an acquirer whose lock is answered late starts nothing under a lock that is half over', async () => {
+  const w1 = await world.worker(one.handler, { lockTtlMs: 12_000, renewMs: 5900, redisTimeoutMs: 5800 })
+  await world.client.enqueue('warm', 'so that Redis knows the scripts')
+  await w1.says('session.idle')
+  const late = w1.toRedis.holdAnswer(TO_REDIS.lock)
+  await world.client.enqueue('s', 'hello')
+  await late.seen
+  // More than a third of its life is over, and the command has not been given up.
+  await eventually(async () => (await world.redis.pttl(world.keys.lock('s'))) < 7900)
+  late.release()
+  await world.done('s')
+  const order = w1.heard.flatMap(({ event, fields }) => (fields['session'] === 's' ? [event] : []))
   expect(order.indexOf('session.released')).toBeGreaterThan(-1)
   expect(order.indexOf('session.released')).toBeLessThan(order.indexOf('turn.started'))
-  expect(one.turns).toHaveLength(1)
+  expect(one.turns.map(({ attempt, epoch }) => [attempt, epoch])).toEqual([
+    [1, 1],
+    [1, 1],
+  ])
+})
+
+test('I3 I4 · trap: an idle butler that is called starts nothing before its lock has answered', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  await world.client.enqueue('s', 'first')
+  await w1.says('session.idle')
+  const w2 = await world.worker(two.handler)
+  // It asks both stores at once, and only MySQL answers.
+  const lock = w1.toRedis.hold(TO_REDIS.lock)
+  const decided = w1.toMysql.holdAnswer(TO_MYSQL.commit)
+  await world.client.enqueue('s', 'wait')
+  await Promise.all([lock.seen, decided.seen])
+  decided.release()
+  // An idle lock is anybody's.
+  await world.wake(w2.worker, 's')
+  await two.began()
+  expect(w2.saw('session.refused')).toEqual([])
+  lock.release()
+  two.go()
+  await world.done('s')
+  expect([one.turns.length, two.turns.length]).toEqual([1, 1])
+  expect(two.turn().attempt).toBe(1)
+})
+
+test('I4 · trap: a renewal that is settled after its session turned idle lets no turn start on an unanswered lock', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  await world.client.enqueue('s', 'wait')
+  await one.began()
+  await world.redis.del(world.keys.lock('s'))
+  const { owner } = await world.row('s')
+  const settling = w1.toMysql.holdAnswer(TO_MYSQL.owners)
+  await world.redis.publish(world.keys.processChannel(w1.worker.processId), `retake s ${owner}`)
+  await settling.seen
+  one.go()
+  await w1.says('session.idle')
+  await world.redis.del(world.keys.lock('s')) // as if its lifetime had passed
+  const busy = w1.toRedis.hold(TO_REDIS.lock)
+  const start = w1.toMysql.hold(TO_MYSQL.lockRows)
+  await world.client.enqueue('s', 'hello')
+  await Promise.all([busy.seen, start.seen])
+  settling.release()
+  start.release()
+  busy.release()
+  await world.done('s')
+  expect(w1.saw('session.evicted')).toEqual([])
+  expect(one.turns.map(({ attempt }) => attempt)).toEqual([1, 1])
 })
 
 test('I8 · trap: a running row whose owner is NULL is matched and served', async () => {

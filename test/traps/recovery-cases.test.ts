@@ -67,6 +67,28 @@ test.each(KEYS)(
   },
 )
 
+test('I1 · what a dead owner had taken is at the queue’s taking end again before its session goes on', async () => {
+  const w1 = await world.worker(one.handler, UNHURRIED)
+  for (const payload of ['wait', 'wait', 'c']) await world.client.enqueue('s', payload)
+  await one.began()
+  one.go()
+  await one.began(2)
+  const lists = () =>
+    Promise.all(
+      [world.keys.queue('s'), world.keys.processing('s')].map(async (key) =>
+        (await world.redis.lrange(key, 0, -1)).map((reference) => Number.parseInt(reference)),
+      ),
+    )
+  await eventually(async () => JSON.stringify(await lists()) === '[[3,2],[1]]', 'it has taken one')
+  die(w1)
+  await world.worker(two.handler)
+  await two.began()
+  expect(await lists()).toEqual([[3, 2, 1], []])
+  two.go()
+  await world.done('s')
+  expect(await outcomes()).toEqual(completed(3))
+})
+
 const STEPS: [
   string,
   (w: Watched, how: 'hold' | 'holdAnswer') => { seen: Promise<void>; release(): void },

@@ -25,7 +25,8 @@ beforeEach(async () => {
 })
 afterEach(() => world.close())
 
-const UNHURRIED = { renewMs: 10_000, lookMs: 30_000, redisTimeoutMs: 8000 }
+/** It neither renews nor looks by itself within a test; only what it is told makes it act. */
+const UNHURRIED = { lockTtlMs: 120_000, renewMs: 50_000, lookMs: 30_000, redisTimeoutMs: 8000 }
 const lockOf = (id: string) => world.redis.get(world.keys.lock(id))
 
 /** Every command the server executes from now on, as text; over a plain socket, which has no opinion on replies. */
@@ -117,6 +118,15 @@ test('I4 · trap: after a flush a second worker does not start the message that 
   await world.done('s')
   expect([one.turns.length, two.turns.length]).toEqual([1, 0])
   expect(await world.story('s')).toEqual(['turn_started 1', 'message 1', 'reply 1', 'completed 1'])
+})
+
+test('I8 · trap: after a flush a process whose connections never broke is a member of the fleet again', async () => {
+  const { worker } = await world.worker(one.handler)
+  await world.redis.flushall()
+  await eventually(
+    async () => (await world.redis.sismember(world.keys.processes, worker.processId)) === 1,
+    'it is back',
+  )
 })
 
 /** W1 runs a turn and does nothing else: no heartbeat, no answer to a request. Then Redis is flushed, and W2 looks. */

@@ -55,7 +55,8 @@ test('I5 · trap: a stop that meets a failing turn before its end is committed l
 test.each([true, false])(
   'I5 · trap: a stop of a message that waits for its next attempt ends the wait (its notice is heard: %s)',
   async (heard) => {
-    const w1 = await world.worker(stage.handler, SLOW_RETRY)
+    // Without the notice it is the sweep that ends the wait.
+    const w1 = await world.worker(stage.handler, heard ? { ...SLOW_RETRY, sweepMs: 60_000 } : SLOW_RETRY)
     await world.client.enqueue('s', 'fail')
     await w1.says('turn.retrying')
     if (heard) await world.client.stop('s')

@@ -47,6 +47,20 @@ test('I5 · trap: a stop notice between the start’s commit and the handler cal
   expect(await world.story('s')).toEqual(['turn_started 1', 'message 1', 'stopped 1'])
 })
 
+test('I5 · trap: a turn whose stop was heard but not looked up yet does not begin its handler', async () => {
+  const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000, lookMs: 30_000 })
+  const commit = await startsOf(w1).committed
+  const look = w1.toMysql.hold(/select `stop_seq` from `butler_sessions`/i)
+  await world.client.stop('s')
+  await look.seen
+  commit.release()
+  await w1.says('turn.started')
+  look.release()
+  await world.done('s')
+  expect(stage.turns).toHaveLength(0)
+  expect(await world.story('s')).toEqual(['turn_started 1', 'message 1', 'stopped 1'])
+})
+
 /** Holds the answer to the commit of the start of message 1 of `s`. */
 function startsOf(w1: Awaited<ReturnType<World['worker']>>) {
   const commit = w1.toMysql.holdAnswer(TO_MYSQL.turnStarted)
@@ -76,6 +90,22 @@ test.each(['turnStarted', 'turnEnded'] as const)(
       [2, 1],
     ])
     expect((await world.story('s')).slice(0, 4)).toEqual(CLEAN)
+  },
+)
+
+test.each(['turnStarted', 'turnEnded'] as const)(
+  'I4 · trap: a commit whose answer is lost (%s) stays in doubt while the next tries fail',
+  async (which) => {
+    const w1 = await world.worker(stage.handler, { mysqlTimeoutMs: 10_000 })
+    const lost = w1.toMysql.loseAnswer(TO_MYSQL[which])
+    await world.client.enqueue('s', 'hello')
+    await lost.then(() => w1.toMysql.down())
+    await w1.says('mysql.trouble', 5)
+    w1.toMysql.up()
+    await world.done('s')
+    expect(w1.saw('turn.lost')).toEqual([])
+    expect(stage.turns.map(({ attempt }) => attempt)).toEqual([1])
+    expect(await world.story('s')).toEqual(CLEAN)
   },
 )
 
@@ -199,3 +229,17 @@ test.each(['request', 'answer'] as const)(
     await world.done('s')
   },
 )
+
+test('I5 I8 · trap: after a detach in a process that leaves, the lock is given back under its new token', async () => {
+  const w1 = await world.worker(stage.handler, { renewMs: 10_000, lookMs: 30_000 })
+  await world.client.enqueue('s', 'deaf')
+  await stage.began()
+  const before = await world.row('s')
+  const drained = w1.worker.drain({ graceMs: 10_000 })
+  await w1.says('worker.draining')
+  await world.client.stop('s')
+  await drained
+  expect((await world.row('s')).owner).not.toBe(before.owner)
+  expect(w1.saw('turn.detached')).toHaveLength(1)
+  expect(await world.redis.exists(world.keys.lock('s'))).toBe(0)
+})

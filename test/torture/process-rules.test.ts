@@ -1,0 +1,40 @@
+// Each rule is seen to find what it is there to find in a made-up history, and nothing when all is well or excused.
+import { describe, expect, test } from 'vitest'
+import { fault, good, line, problemsOf, rig, SECOND, world } from './made-up.ts'
+import * as rules from './process-rules.ts'
+
+const ends = problemsOf(rules.ends)
+
+describe('I10 · processes', () => {
+  const ended = (name: string, asked?: string, script = 'echo') => {
+    const fields = { process: 'P', asked, log: 'its last words' }
+    const history = [line('start', 1, 1, 10), { ...rig, what: 'ended', name, ns: 11 * SECOND, fields }]
+    return ends(world({ ...good, history, scripts: [['a', script]] }))
+  }
+
+  test('a worker that ends by itself', () => {
+    for (const end of ['1', '0', 'SIGSEGV', 'SIGABRT'])
+      expect(ended(end)[0]).toContain(`ended by itself (${end}): its last words`)
+    expect(ended('SIGABRT', undefined, 'bomb')).toEqual([])
+    expect(ended('1', undefined, 'bomb')).toHaveLength(1)
+    expect(ended('SIGKILL', 'kill')).toEqual([])
+    expect(ended('0', 'terminate')).toEqual([])
+    expect(ended('1', 'terminate')).toHaveLength(1)
+  })
+
+  test('a producer that died', () => {
+    const crashed = { ...rig, what: 'crashed', reason: 'producer ended 1', ns: 0 }
+    expect(ends(world({ ...good, history: [crashed] }))).toEqual([': I10: producer ended 1'])
+  })
+
+  test('a worker that had to be killed, or did not start, while nothing was broken', () => {
+    const notes = [
+      { ...rig, what: 'overdue', ns: 40 * SECOND, fields: { process: 'P', ms: 20_000 } },
+      { ...rig, what: 'unstarted', reason: 'no', ns: 40 * SECOND, fields: { ms: 10_000 } },
+    ]
+    expect(ends(world({ ...good, history: notes }))).toHaveLength(2)
+    expect(ends(world({ ...good, history: [...notes, ...fault('mysql-kill', 30, 35)] }))).toEqual([])
+    const own = fault('worker-drain', 20, 40, { process: 'P' })
+    expect(ends(world({ ...good, history: [...notes, ...own] }))).toHaveLength(2)
+  })
+})

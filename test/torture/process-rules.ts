@@ -1,0 +1,42 @@
+// Rules for processes: nobody ends by itself, except with a message that is meant to take its process down.
+import { about } from './excuses.ts'
+import { leftInOrder, text } from './record.ts'
+import { type Case, SLACK_MS, type World } from './world.ts'
+
+export function ends(world: World): Case[] {
+  const { facts, history } = world
+  const isBomb = (session: string | undefined, seq: number | undefined) =>
+    (facts.messages.get(`${session} ${seq}`)?.payload as { do?: string } | undefined)?.do === 'bomb'
+  const bombed = (process: string | undefined) =>
+    history.some(
+      (line) => line.what === 'start' && line.process === process && isBomb(line.session, line.seq),
+    )
+  return history.flatMap(({ what, name = '', reason, ns, fields = {} }): Case[] => {
+    const process = text(fields['process'])
+    const excusedFor = (ms: number) =>
+      about(world, { from: world.wallMs(ns) - ms, to: world.wallMs(ns), afterMs: SLACK_MS }).some(
+        (fault) => !fault.gentle && fault.session === undefined && fault.name !== 'worker-drain',
+      )
+    switch (what) {
+      case 'crashed':
+        return [{ problem: `: I10: ${reason}` }]
+      case 'ended': {
+        if (fields['asked'] === 'kill' || leftInOrder(name, fields)) return [{}]
+        if (name === 'SIGABRT' && bombed(process)) return [{}]
+        return [{ problem: `: I10: worker ${process} ended by itself (${name}): ${text(fields['log'])}` }]
+      }
+      case 'overdue': {
+        const ms = Number(fields['ms'])
+        const said = `: I10: worker ${process} had not left ${ms} ms after it was asked to: ${text(fields['log'])}`
+        const excused = excusedFor(ms)
+        return [{ excused, problem: excused ? undefined : said }]
+      }
+      case 'unstarted': {
+        const excused = excusedFor(Number(fields['ms']))
+        return [{ excused, problem: excused ? undefined : `: I10: with nothing broken: ${reason}` }]
+      }
+      default:
+        return []
+    }
+  })
+}
