@@ -3,7 +3,7 @@ import { processOf } from '../../src/base/ids.ts'
 import { tokenOf } from '../../src/redis/lock.ts'
 import { goOn, meet, renew, resume } from './course.ts'
 import { butlerAt, type Moves } from './moves.ts'
-import { hasReleased, heed, leave, place, queue, serve } from './registry.ts'
+import { hasReleased, heed, leave, lookAtRow, place, queue, serve } from './registry.ts'
 import { freshToken, redis, wake } from './stores.ts'
 import { acquireRule, finishRule, startRule, turnMoves } from './turn.ts'
 import type { Butler, Command, Process, Said, World } from './world.ts'
@@ -13,9 +13,8 @@ export function butlerMoves(moves: Moves, index: number): void {
   const process = from.processes[index]
   const butler = process?.butler
   if (!process || !butler || process.state !== 'up') return
-  const name = (what: string) => `${process.id} ${what}`
   const move = (what: string, change: (world: World, process: Process, butler: Butler) => void | false) =>
-    moves.add(name(what), (world) => change(world, ...butlerAt(world, index)))
+    moves.add(what, (world) => change(world, ...butlerAt(world, index)))
   const command = (
     what: Command['what'],
     change: (world: World, process: Process, butler: Butler) => void | false,
@@ -23,7 +22,7 @@ export function butlerMoves(moves: Moves, index: number): void {
     if (!hasReleased(from, process)) return
     move(what === 'busy' ? 'toBusy' : what === 'lock' ? 'acquire lock' : what, change)
     if (from.late) return
-    moves.fault('late command', name(`${what} is not answered`), (world) => {
+    moves.fault('late command', `${what} is not answered`, (world) => {
       const [one, its] = butlerAt(world, index)
       if (what === 'lock') its.token = freshToken(world, one.id)
       world.late = { by: one.id, what, token: its.token ?? '', flag: its.more }
@@ -44,12 +43,12 @@ export function butlerMoves(moves: Moves, index: number): void {
       next(world, one, its, said)
     })
     if (butler.doubt) return
-    moves.fault('lost commit', name(`${what} is not answered`), (world) => {
+    moves.fault('lost commit', `${what} is not answered`, (world) => {
       const [one, its] = butlerAt(world, index)
-      const { row } = world
+      const { row: before } = world
       const said = rule(world, one, its)
-      if (world.row === row) return false
-      its.doubt = { fresh: true, said }
+      if (world.row === before) return false
+      its.doubt = { fresh: true, before, row: world.row, said }
     })
   }
 
@@ -58,21 +57,28 @@ export function butlerMoves(moves: Moves, index: number): void {
       move('serve', (_world, _one, its) => serve(its))
       break
     case 'busy':
-      command('busy', (world, _one, its) => {
+      command('busy', (world, one, its) => {
         its.confirmed = redis.toBusy(world, its.token ?? '')
-        if (its.confirmed) Object.assign(its, { at: 'start', judged: undefined })
-        else Object.assign(its, { at: 'lock', token: undefined, owned: false })
+        const { said } = its
+        Object.assign(its, { said: undefined, back: undefined })
+        if (!its.confirmed) return void Object.assign(its, { at: 'lock', token: undefined, owned: false })
+        its.judging = undefined
+        if (said) meet(world, one, its, said)
+        else lookAtRow(its)
       })
       // Asked at the same time as the lock: without its answer, only what must not run may be finished.
-      move(
-        'start early',
-        (world, _one, its) => startRule(world, its, protocol).outcome === 'skipped' && undefined,
-      )
+      if (butler.said || butler.back !== 'idle') break
+      move('start early', (world, _one, its) => {
+        const confirmed = its.confirmed && !protocol.has('earlyStartWaits')
+        const said = startRule(world, { ...its, confirmed }, protocol)
+        if (said.outcome === 'unheld') return false
+        its.said = said
+      })
       break
     case 'lock':
       command('lock', (world, one, its) => {
         Object.assign(its, { token: freshToken(world, one.id), owned: false, confirmed: false, late: false })
-        const holder = redis.acquire(world, its.token ?? '')
+        const holder = redis.acquire(world, its.token ?? '', protocol.has('idleIsFree'))
         if (holder === undefined) return void (its.at = 'row')
         const owner = processOf(tokenOf(holder))
         if ((owner === one.id && protocol.has('ownLeftover')) || one.buried.includes(owner))
@@ -95,23 +101,24 @@ export function butlerMoves(moves: Moves, index: number): void {
       break
     case 'row':
       transaction('acquire', acquireRule(protocol), (world, one, its, said) => {
-        its.judged = undefined
+        its.judging = undefined
         if (said.outcome === 'acquired')
           return void Object.assign(its, { at: 'recover', owned: true, confirmed: !its.late })
         if (said.outcome === 'refused') one.contest = said.turn
         leave(world, one, { tell: said.outcome === 'late' })
       })
       // The call gives up; what it sent may still be done, and then names a token that nobody holds.
-      moves.fault('lost commit', name('acquire gives up'), (world) => {
+      moves.fault('lost commit', 'acquire gives up', (world) => {
         const [one, its] = butlerAt(world, index)
         if (acquireRule(protocol)(world, one, its).outcome !== 'acquired') return false
-        leave(world, one, { tell: true })
+        leave(world, one, { tell: protocol.has('giveUpTells') })
       })
       break
     case 'recover':
       if (!hasReleased(from, process)) break
+      if (butler.late) move('leaves: late', (world, one) => leave(world, one, { tell: true }))
       move('recover', (world, _one, its) => {
-        if (redis.recover(world, its.token ?? '')) return void (its.at = 'start')
+        if (redis.recover(world, its.token ?? '')) return lookAtRow(its)
         Object.assign(its, { at: 'verify', back: 'start', confirmed: false })
       })
       break
@@ -134,7 +141,7 @@ export function butlerMoves(moves: Moves, index: number): void {
         if (protocol.has('heedBeforeHandler')) heed(its, 0)
         if (one.draining === 'handover') its.signal ??= 'handover'
       })
-      moves.fault('error', name('fails after its start'), (world) => {
+      moves.fault('error', 'fails after its start', (world) => {
         const [one, its] = butlerAt(world, index)
         world.excused = world.run === its.said?.turn?.run
         leave(world, one, { tell: true })
@@ -158,13 +165,26 @@ export function butlerMoves(moves: Moves, index: number): void {
           },
         )
       break
-    case 'ended':
-      move('ended', (world, one, its) => {
+    case 'ended': {
+      const end = (world: World, one: Process, its: Butler) => {
         its.turn = undefined
         if (its.successor === undefined) return goOn(world, one, its)
         Object.assign(its, { at: 'succeed', holder: its.token, token: its.successor, successor: undefined })
+        if (!protocol.has('lockFollows')) goOn(world, one, Object.assign(its, { holder: undefined }))
+      }
+      const takeAlong = butler.said?.next?.outcome === 'started'
+      move(takeAlong ? 'takeAlong' : 'ended', (world, one, its) => {
+        if (takeAlong) redis.advance(world, its.token ?? '', true)
+        end(world, one, its)
       })
+      if (takeAlong && !from.late)
+        moves.fault('late command', 'takeAlong is not answered', (world) => {
+          const [one, its] = butlerAt(world, index)
+          world.late = { by: one.id, what: 'advance', token: its.token ?? '', flag: true }
+          end(world, one, its)
+        })
       break
+    }
     case 'succeed':
       move('swap to the new token', (world, one, its) => {
         const swapped = redis.swap(world, its.holder ?? '', its.token ?? '')
@@ -177,7 +197,7 @@ export function butlerMoves(moves: Moves, index: number): void {
     case 'verify':
       if (process.renewal === undefined && hasReleased(from, process))
         move('verify', (world, one, its) => {
-          renew(world, one, its, protocol)
+          renew(world, one, its, protocol, true)
           if (one.renewal === undefined) resume(world, one)
         })
       break
@@ -189,16 +209,13 @@ export function butlerMoves(moves: Moves, index: number): void {
       command('advance', (world, one, its) => {
         const step = redis.advance(world, its.token ?? '', its.more, !protocol.has('ownerOnlyAdvance'))
         if (step === 'lost') return void Object.assign(its, { at: 'verify', back: 'rest', confirmed: false })
-        if (step === 'idle') return void (its.at = 'rested')
+        if (step === 'idle') return void Object.assign(its, { at: 'rested', confirmed: false })
         // A reference to something finished is left over: look again.
         if (step === 'empty' || its.more || step > its.doneSeq) place(world, one, its, 'line')
       })
       break
     case 'rested':
-      move('rests', (world, one, its) => {
-        its.confirmed = false
-        place(world, one, its, 'idle')
-      })
+      move('rests', (world, one, its) => place(world, one, its, 'idle'))
       break
     case 'idle':
       break

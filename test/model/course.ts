@@ -1,7 +1,7 @@
 // How a butler goes on after an answer, and how a doubt about its lock is settled. src/session/butler.ts, renewer.ts.
 import { processOf } from '../../src/base/ids.ts'
 import { tokenOf } from '../../src/redis/lock.ts'
-import { leave, lose, place } from './registry.ts'
+import { leave, lookAtRow, lose, place } from './registry.ts'
 import type { Protocol } from './rules.ts'
 import { redis, wake } from './stores.ts'
 import type { Butler, Process, Said, World } from './world.ts'
@@ -12,9 +12,12 @@ export function meet(world: World, process: Process, butler: Butler, answer: Sai
     case 'started':
       return void Object.assign(butler, { at: 'begin', said: answer })
     case 'skipped':
-      return void Object.assign(butler, { at: 'start', said: undefined })
+      butler.said = undefined
+      return lookAtRow(butler)
     case 'unheld':
-      return void Object.assign(butler, { at: butler.confirmed ? 'start' : 'busy', said: undefined })
+      butler.said = undefined
+      if (butler.confirmed) return lookAtRow(butler)
+      return void (butler.at = 'busy')
     case 'nothing':
       return void Object.assign(butler, { at: 'rest', more: false, doneSeq: answer.doneSeq, said: undefined })
     case 'later':
@@ -35,38 +38,48 @@ export function goOn(world: World, process: Process, butler: Butler): void {
     return place(world, process, butler, stopSeq > (end.doneSeq ?? 0) ? 'line' : 'backoff')
   if (!end?.next)
     return void Object.assign(butler, { at: 'rest', more: end?.more ?? false, doneSeq: end?.doneSeq ?? 0 })
-  if (end.next.outcome === 'started') redis.advance(world, butler.token ?? '', true)
   meet(world, process, butler, end.next)
 }
 
 /** The first half of a renewal, at Redis. What it finds strange is settled by the row. */
-export function renew(world: World, process: Process, butler: Butler, protocol: Protocol): void {
+export function renew(
+  world: World,
+  process: Process,
+  butler: Butler,
+  protocol: Protocol,
+  awaited = false,
+): void {
   const { token = '' } = butler
   const found = redis.renew(world, token, protocol.has('retake'))
   if (found === undefined) butler.confirmed = true
   else if (!protocol.has('lostMeansRow')) lose(world, process)
-  else process.renewal = { token, found, ours: false }
+  else process.renewal = { token, found, ours: false, awaited }
 }
 
 /** The second half, at MySQL; the third one, should there be one, at Redis again. */
-export function settle(world: World, process: Process): void {
+export function settle(world: World, process: Process, protocol: Protocol): void {
   const { renewal, butler } = process
   process.renewal = undefined
-  if (!renewal || !butler || butler.token !== renewal.token || !butler.owned) return resume(world, process)
-  const { token, found, ours } = renewal
+  if (!renewal || !butler || butler.token !== renewal.token || !butler.owned) return
+  const { token, found, ours, awaited } = renewal
   if (ours) {
     if (redis.swap(world, found ?? '', token)) butler.confirmed = true
-  } else if (world.row.owner !== token) return lose(world, process)
+  } else if (world.row.owner !== token) return lose(world, process, protocol.has('loserLetsGo'))
+  else if (!awaited && isIdling(butler) && protocol.has('earlyStartWaits')) return
   else if (found === null) butler.confirmed = true
   else {
     const stranger = processOf(tokenOf(found))
-    if (stranger === process.id || process.buried.includes(stranger))
+    if ((stranger === process.id && protocol.has('lockFollows')) || process.buried.includes(stranger))
       return void (process.renewal = { ...renewal, ours: true })
     // It learns from the row that the session is not its own, and gives the lock back.
     wake(world, [stranger])
   }
-  resume(world, process)
+  if (awaited) resume(world, process)
 }
+
+/** It has turned idle behind the renewal, or waits for what its own look at the lock says. */
+export const isIdling = ({ at, back }: Butler): boolean =>
+  at === 'rested' || at === 'idle' || at === 'verify' || back === 'idle'
 
 /** A butler that waited for the renewal goes on. */
 export function resume(world: World, process: Process): void {
@@ -75,6 +88,12 @@ export function resume(world: World, process: Process): void {
   const { back } = butler
   butler.back = undefined
   if (back === 'ended') return goOn(world, process, butler)
+  if (back === 'start') {
+    if (butler.confirmed) return lookAtRow(butler)
+    // The lock is a stranger's, who was woken.
+    butler.token = undefined
+    return leave(world, process, { tell: false })
+  }
   if (butler.confirmed && back) butler.at = back
   else leave(world, process, { tell: true })
 }

@@ -11,38 +11,35 @@ export function faultMoves(moves: Moves, index: number): void {
   const { id, state } = process
   const runs = from.row.runningSeq !== null && processOf(from.row.owner ?? '.') === id
   if (state === 'up') {
-    moves.fault('crash', `${id} dies`, (world) => {
+    moves.fault('crash', 'dies', (world) => {
       if (runs) world.excused = true
       end(world, index, 'dead')
     })
-    moves.fault('freeze', `${id} freezes`, (world) => {
+    moves.fault('freeze', 'freezes', (world) => {
       if (runs) world.excused = true
-      at(world, index).state = 'frozen'
+      Object.assign(at(world, index), { state: 'frozen', renewal: undefined })
     })
-    if (process.draining === 'no')
-      moves.fault('drain', `${id} drains`, (world) => drain(world, at(world, index)))
+    if (process.draining === 'no') moves.fault('drain', 'drains', (world) => drain(world, at(world, index)))
   }
   if (state === 'up' && process.draining === 'grace')
-    moves.add(`${id} hands over`, (world) => {
+    moves.add('hands over', (world) => {
       const one = at(world, index)
       one.draining = 'handover'
       if (one.butler?.at === 'turn') one.butler.signal ??= 'handover'
     })
-  const isDone =
-    !process.butler && !process.wake && !process.stop && !from.releases.some(({ by }) => by === id)
-  if (state === 'up' && process.draining === 'handover' && isDone)
-    moves.add(`${id} leaves`, (world) => end(world, index, 'left'))
+  if (state === 'up' && process.draining === 'handover' && !process.butler)
+    moves.add('stops listening', (world) => void (at(world, index).draining = 'deaf'))
+  const isDone = !process.wake && !process.stop && !from.releases.some(({ by }) => by === id)
+  if (state === 'up' && process.draining === 'deaf' && isDone)
+    moves.add('leaves', (world) => end(world, index, 'left'))
   // It stood still for longer than its lock lives.
   if (state === 'frozen' && !(process.butler?.token !== undefined && from.lock === process.butler.token))
-    moves.add(`${id} thaws`, (world) => thaw(at(world, index)), 'world')
+    moves.add('thaws', (world) => thaw(at(world, index)), 'world')
   // While somebody serves, another process more makes no difference.
   if ((state === 'dead' || state === 'left') && !from.processes.some(takesWork))
-    moves.add(
-      `${id} is replaced`,
-      (world) => void (world.processes[index] = newProcess(freshName(world))),
-      'world',
-    )
+    moves.add('is replaced', (world) => void (world.processes[index] = newProcess(freshName(world))), 'world')
   if (index > 0) return
+  moves.by = undefined
   moves.fault(
     'flush',
     'Redis is flushed',
@@ -85,11 +82,7 @@ function drain(world: World, process: Process): void {
 function thaw(process: Process): void {
   process.state = 'up'
   process.renewal = undefined
-  if (process.butler)
-    Object.assign(process.butler, {
-      confirmed: false,
-      late: process.butler.at === 'row' || process.butler.at === 'oust',
-    })
+  if (process.butler) Object.assign(process.butler, { confirmed: false, late: true })
 }
 
 function freshName(world: World): string {

@@ -2,10 +2,10 @@
 // roll-call.ts and dispatcher.ts.
 import { processOf } from '../../src/base/ids.ts'
 import { tokenOf } from '../../src/redis/lock.ts'
-import { renew, settle } from './course.ts'
+import { isIdling, renew, settle } from './course.ts'
 import { at, butlerAt, type Moves } from './moves.ts'
 import { hasReleased, hearStop, heed, isServing, leave, lose, wakeHere } from './registry.ts'
-import { commit, hears, isUp, nameRunning, redis, runsTurn, somebody, takesWork, wake } from './stores.ts'
+import { commit, hears, nameRunning, redis, runsTurn, somebody, takesWork, wake } from './stores.ts'
 import type { Process, Turn, World } from './world.ts'
 
 export function loopMoves(moves: Moves, index: number): void {
@@ -20,16 +20,16 @@ export function loopMoves(moves: Moves, index: number): void {
   if (moves.from.crowded && process.butler?.at === 'line') giveAwayMoves(moves, index, process)
 }
 
-function noticeMoves(moves: Moves, index: number, { id, ...on }: Process): void {
+function noticeMoves(moves: Moves, index: number, on: Process): void {
   for (const notice of ['wake', 'stop'] as const) {
     if (!on[notice]) continue
-    moves.add(`${id} hears a ${notice}`, (world) => {
+    moves.add(`hears a ${notice}`, (world) => {
       const process = at(world, index)
       process[notice] = false
       if (notice === 'stop') hearStop(world, process, moves.protocol)
       else wakeHere(world, process, moves.protocol)
     })
-    moves.fault('lost notice', `${id} misses a ${notice}`, (world) => void (at(world, index)[notice] = false))
+    moves.fault('lost notice', `misses a ${notice}`, (world) => void (at(world, index)[notice] = false))
   }
 }
 
@@ -39,16 +39,18 @@ function renewMoves(moves: Moves, index: number, process: Process): void {
   const { butler, renewal, id } = process
   if (renewal) {
     if (!renewal.ours || hasReleased(from, process))
-      moves.add(`${id} settles its renewal by the ${renewal.ours ? 'lock' : 'row'}`, (world) =>
-        settle(world, at(world, index)),
+      moves.add(
+        renewal.ours ? 'settles its renewal by the lock' : 'settles its renewal by the row',
+        (world) => settle(world, at(world, index), protocol),
       )
-  } else if (butler?.owned && butler.at !== 'idle' && butler.at !== 'verify' && hasReleased(from, process)) {
+  } else if (butler?.owned && hasReleased(from, process)) {
+    if (isIdling(butler)) return
     const { token = '', confirmed } = butler
     if (confirmed && from.lock === token) return
     if (from.lock === null && !protocol.has('retake')) return
-    moves.add(`${id} renew`, (world) => renew(world, ...butlerAt(world, index), protocol))
+    moves.add('renew', (world) => renew(world, ...butlerAt(world, index), protocol), 'loop')
     if (from.late) return
-    moves.fault('late command', `${id} renew is not answered`, (world) => {
+    moves.fault('late command', 'renew is not answered', (world) => {
       world.late = { by: id, what: 'renew', token, flag: false }
     })
   }
@@ -65,12 +67,19 @@ function lookMoves(moves: Moves, index: number, process: Process): void {
     const seen = running && processOf(running.owner) === id ? running : undefined
     const asked = butler?.turn
     // A question that nobody could act on is left out.
-    if (!asked && !seen && protocol.has('lookAtAsked')) return
-    moves.add(`${id} look`, (world) => {
-      at(world, index).look = { asked, seen, stopSeq: world.row.stopSeq, orphan: false }
-    })
+    if (protocol.has('lookAtAsked')) {
+      const news = butler !== undefined && from.row.stopSeq > butler.stopSeq
+      if (asked ? same(asked, seen) && !news : !seen || (butler && isServing(butler))) return
+    }
+    moves.add(
+      'look',
+      (world) => {
+        at(world, index).look = { asked, seen, stopSeq: world.row.stopSeq, orphan: false }
+      },
+      'loop',
+    )
   } else if (look.orphan) {
-    moves.add(`${id} releases an orphan`, (world) => {
+    moves.add('releaseOrphan', (world) => {
       const one = at(world, index)
       const { seen } = look
       one.look = undefined
@@ -79,7 +88,7 @@ function lookMoves(moves: Moves, index: number, process: Process): void {
       if (released?.evicted) wakeHere(world, one, protocol)
     })
   } else
-    moves.add(`${id} reconcile`, (world) => {
+    moves.add('reconcile', (world) => {
       const one = at(world, index)
       const { seen } = look
       one.look = undefined
@@ -104,9 +113,9 @@ function lookMoves(moves: Moves, index: number, process: Process): void {
 
 function contestMoves(moves: Moves, index: number, contest: Turn): void {
   const { from, protocol } = moves
-  const { id, buried } = at(from, index)
+  const { buried } = at(from, index)
   if (from.lock !== null && tokenOf(from.lock) === contest.owner)
-    return moves.add(`${id} contest is over`, (world) => void (at(world, index).contest = undefined))
+    return moves.add('contest is over', (world) => void (at(world, index).contest = undefined))
   const judge = (world: World) => {
     const one = at(world, index)
     one.contest = undefined
@@ -116,9 +125,9 @@ function contestMoves(moves: Moves, index: number, contest: Turn): void {
   // A healthy owner takes its lock back long before it could be judged.
   const healthy = owner?.state === 'up' && runsTurn(owner.butler, contest.run) && protocol.has('retake')
   const gone = (owner === undefined || !hears(from, owner.id)) && !buried.includes(processOf(contest.owner))
-  if (!healthy && !gone && protocol.has('contests')) moves.add(`${id} verdict: hung`, judge)
+  if (!healthy && !gone && protocol.has('contests')) moves.add('verdict: hung', judge, 'loop')
   if (healthy)
-    moves.fault('wrong verdict', `${id} verdict: hung`, (world) => {
+    moves.fault('wrong verdict', 'verdict: hung', (world) => {
       if (world.run === contest.run) world.excused = true
       judge(world)
     })
@@ -146,19 +155,31 @@ function rollCallMoves(moves: Moves, index: number): void {
     }
   }
   for (const dead of named) {
-    if (!hears(from, dead)) moves.add(`${id} buries ${dead}`, bury(dead))
+    // It was buried, and has left nothing since.
+    const isDone = row.runningSeq === null && (lock === null || processOf(tokenOf(lock)) !== dead)
+    if (isDone && buried.includes(dead)) continue
+    if (!hears(from, dead)) moves.add('bury', bury(dead), 'loop', dead)
     else
-      moves.fault('wrong verdict', `${id} buries ${dead}`, (world) => {
-        if (row.owner !== null && processOf(row.owner) === dead) world.excused = true
-        bury(dead)(world)
-      })
+      moves.fault(
+        'wrong verdict',
+        'bury',
+        (world) => {
+          if (row.owner !== null && processOf(row.owner) === dead) world.excused = true
+          bury(dead)(world)
+        },
+        dead,
+      )
   }
   const back = buried.filter((one) => hears(from, one))
   if (back.length > 0)
-    moves.add(`${id} sees ${back.join()} again`, (world) => {
-      const one = at(world, index)
-      one.buried = one.buried.filter((dead) => !back.includes(dead))
-    })
+    moves.add(
+      'sees the dead again',
+      (world) => {
+        const one = at(world, index)
+        one.buried = one.buried.filter((dead) => !back.includes(dead))
+      },
+      'loop',
+    )
 }
 
 function burialMoves(moves: Moves, index: number): void {
@@ -167,11 +188,11 @@ function burialMoves(moves: Moves, index: number): void {
   if (!burial) return
   const { turn, owner, lock } = burial
   if (turn)
-    return moves.add(`${id} ends the dead one's turn`, (world) => {
+    return moves.add("ends the dead one's turn", (world) => {
       at(world, index).burial = { owner, lock, turn: undefined }
       commit(world, { as: 'judge' }, (draft) => protocol.evict(draft, turn, 'dead'))
     })
-  moves.add(`${id} deletes the dead one's lock`, (world) => {
+  moves.add("deletes the dead one's lock", (world) => {
     const one = at(world, index)
     one.burial = undefined
     for (const token of [owner, lock]) if (token !== undefined) redis.release(world, token)
@@ -181,12 +202,15 @@ function burialMoves(moves: Moves, index: number): void {
 }
 
 function giveAwayMoves(moves: Moves, index: number, { id, butler }: Process): void {
-  if (butler?.judged) return
-  for (const other of moves.from.processes.filter(
-    (one) => one.id !== id && takesWork(one) && isUp(moves.from, one.id),
-  ))
-    moves.add(`${id} gives the session to ${other.id}`, (world) => {
-      leave(world, at(world, index), { tell: false })
-      wake(world, [other.id])
-    })
+  const other = moves.from.processes.find((one) => one.id !== id && takesWork(one))
+  if (!other || butler?.judged) return
+  moves.add(
+    'giveAway',
+    (world) => {
+      const one = at(world, index)
+      if (one.butler?.token === undefined) wake(world, [other.id])
+      leave(world, one, { tell: true })
+    },
+    'loop',
+  )
 }

@@ -1,6 +1,6 @@
 // What comes from outside a butler: producers, the sweep, time, and commands that nobody waits for.
 import { processOf } from '../../src/base/ids.ts'
-import { admit, stop, type Submission } from '../../src/protocol/intake.ts'
+import { admit, stop, type Submission, withdraw } from '../../src/protocol/intake.ts'
 import { isIdle, tokenOf } from '../../src/redis/lock.ts'
 import type { Moves } from './moves.ts'
 import {
@@ -32,55 +32,101 @@ const SUBMISSION: Submission = {
 
 export function producerMoves(moves: Moves): void {
   const { from } = moves
-  const { row, lock } = from
+  const { row } = from
   if (from.messages > 0)
     moves.add(
-      `send ${row.inboxSeq + 1}`,
+      'send',
       (world) => {
         world.messages -= 1
         const { inboxSeq } = commit(world, { as: 'producer' }, (draft) => {
-          admit(draft.row, SUBMISSION, undefined, 10)
+          admit(
+            draft.row,
+            { ...SUBMISSION, whenBusy: interrupts(world) ? 'interrupt' : 'enqueue' },
+            undefined,
+            10,
+          )
           draft.set({})
           return draft.row
         })
         world.untold |= 1 << inboxSeq
       },
       'world',
+      String(row.inboxSeq + 1),
     )
   for (let seq = 1; seq <= row.inboxSeq; seq++) {
-    if (!(from.untold & (1 << seq))) continue
-    const push = (world: World) => {
-      world.untold &= ~(1 << seq)
-      world.queue |= 1 << seq
-    }
-    for (const ids of lock === null ? somebody(from) : toOwner(from, tokenOf(lock)))
-      moves.add(`tell ${ids.join()} of ${seq}`, (world) => {
-        push(world)
-        wake(world, ids)
-      })
-    moves.fault('lost notice', `tell nobody of ${seq}`, push)
-    moves.fault('lost notice', `push nothing for ${seq}`, (world) => void (world.untold &= ~(1 << seq)))
+    if (from.untold & (1 << seq)) noticeMoves(moves, seq)
+    if (from.withdrawals > 0 && !(from.withdrawn & (1 << seq)) && seq > row.doneSeq)
+      moves.add(
+        'withdraw',
+        (world) => {
+          world.withdrawals -= 1
+          commit(world, { as: 'producer' }, (draft) => withdraw(draft, seq))
+        },
+        'world',
+        String(seq),
+      )
   }
   if (from.stops > 0 && row.inboxSeq > 0 && from.stopFor === undefined)
     moves.add(
-      `stop up to ${row.inboxSeq}`,
+      'stop',
       (world) => {
         world.stops -= 1
         const stopped = commit(world, { as: 'producer' }, (draft) => stop(draft, undefined))
         if (stopped?.pending) world.stopFor = stopped.owner
       },
       'world',
+      `up to ${row.inboxSeq}`,
     )
-  const { stopFor } = from
+  stopMoves(moves)
+}
+
+const interrupts = ({ messages, interrupts: one }: World): boolean => one && messages === 0
+
+/** A reference is left, and whoever has the lock is told, or somebody. */
+function noticeMoves(moves: Moves, seq: number): void {
+  const { from } = moves
+  const { lock, row } = from
+  const stops = seq === row.inboxSeq && interrupts(from)
+  const push = (world: World) => {
+    world.untold &= ~(1 << seq)
+    world.queue |= 1 << seq
+  }
+  const owner = lock === null ? undefined : processOf(tokenOf(lock))
+  for (const ids of lock === null ? somebody(from) : toOwner(from, tokenOf(lock)))
+    moves.add(
+      `tell of ${seq}`,
+      (world) => {
+        push(world)
+        wake(world, ids)
+        if (stops && owner !== undefined) sayStop(world, owner)
+      },
+      'step',
+      ids.join(),
+    )
+  moves.fault('lost notice', `tell nobody of ${seq}`, push)
+  moves.fault('lost notice', `push nothing for ${seq}`, (world) => void (world.untold &= ~(1 << seq)))
+}
+
+function stopMoves(moves: Moves): void {
+  const { stopFor } = moves.from
   if (stopFor === undefined) return
-  const owner = stopFor !== null && hears(from, processOf(stopFor)) ? processOf(stopFor) : undefined
-  for (const ids of owner === undefined ? somebody(from) : [[owner]])
-    moves.add(`tell ${ids.join()} of the stop`, (world) => {
-      world.stopFor = undefined
-      if (owner === undefined) wake(world, ids)
-      else for (const one of world.processes) if (one.id === owner) one.stop = true
-    })
+  const owner = stopFor !== null && hears(moves.from, processOf(stopFor)) ? processOf(stopFor) : undefined
+  for (const ids of owner === undefined ? somebody(moves.from) : [[owner]])
+    moves.add(
+      'tell of the stop',
+      (world) => {
+        world.stopFor = undefined
+        if (owner === undefined) wake(world, ids)
+        else sayStop(world, owner)
+      },
+      'step',
+      ids.join(),
+    )
   moves.fault('lost notice', 'tell nobody of the stop', (world) => void (world.stopFor = undefined))
+}
+
+function sayStop(world: World, id: string): void {
+  for (const one of world.processes) if (one.id === id && hears(world, id)) one.stop = true
 }
 
 /** One process per tick looks for work that nobody alive is running. */
@@ -92,16 +138,19 @@ export function sweepMoves(moves: Moves): void {
   if (row.runningSeq !== null && row.owner !== null && isUp(from, processOf(row.owner))) return
   const holder = lock !== null && !isIdle(lock) ? processOf(tokenOf(lock)) : undefined
   const targets =
-    holder !== undefined && isUp(from, holder) ? [holder] : processes.filter(takesWork).map(({ id }) => id)
+    holder !== undefined && isUp(from, holder) && hears(from, holder)
+      ? [holder]
+      : processes.filter(takesWork).map(({ id }) => id)
   for (const id of targets)
     moves.add(
-      `sweep: ${id}`,
+      'sweep',
       (world) => {
         const process = world.processes.find((one) => one.id === id)
         if (!process || process.wake) return false
         process.wake = true
       },
       'sweep',
+      id,
     )
 }
 
@@ -109,28 +158,35 @@ export function sweepMoves(moves: Moves): void {
 export function backgroundMoves(moves: Moves): void {
   const { from, protocol } = moves
   for (const [index, { by, token, flag }] of from.releases.entries()) {
-    if (!isUp(from, by)) continue
+    // On one connection they keep their order.
+    if (!isUp(from, by) || from.releases.findIndex((one) => one.by === by) < index) continue
+    moves.by = from.processes.findIndex(({ id }) => id === by)
+    const release = (world: World) => {
+      world.releases.splice(index, 1)
+      redis.release(world, token)
+    }
     for (const ids of flag ? somebody(from, by) : [[]])
-      moves.add(`${by} release${flag ? `, tells ${ids.join()}` : ''}`, (world) => {
-        world.releases.splice(index, 1)
-        redis.release(world, token)
-        wake(world, ids)
-      })
-    if (flag)
-      moves.fault('lost notice', `${by} release, tells nobody`, (world) => {
-        world.releases.splice(index, 1)
-        redis.release(world, token)
-      })
+      moves.add(
+        'release',
+        (world) => {
+          release(world)
+          wake(world, ids)
+        },
+        'step',
+        flag ? `and tells ${ids.join()}` : '',
+      )
+    if (flag) moves.fault('lost notice', 'release', release, 'and tells nobody')
     if (!from.late)
-      moves.fault('late command', `${by} release is not answered`, (world) => {
+      moves.fault('late command', 'release is not answered', (world) => {
         world.releases.splice(index, 1)
         world.late = { by, what: 'release', token, flag: false }
       })
   }
+  moves.by = undefined
   const { late } = from
   if (late)
     moves.add(
-      `late: ${late.what} of ${late.by}`,
+      'comes late',
       (world) => {
         const { what, token, flag } = late
         world.late = undefined
@@ -141,10 +197,11 @@ export function backgroundMoves(moves: Moves): void {
         if (what === 'advance') redis.advance(world, token, flag, !protocol.has('ownerOnlyAdvance'))
       },
       'world',
+      `${late.what} of ${late.by}`,
     )
   for (const turn of from.strays) {
     if (!isUp(from, processOf(turn.owner))) continue
-    moves.add(`${processOf(turn.owner)} late write of message ${turn.seq}`, (world) => {
+    moves.add('a handler that was cut off writes', (world) => {
       world.strays.pop()
       // Its number is an old one: the only harm it could do is to believe that its entry was kept.
       const { outcome } = commit(world, { as: 'turn', run: turn.run }, (draft) =>
@@ -155,7 +212,7 @@ export function backgroundMoves(moves: Moves): void {
     })
   }
   if (from.row.retryInMs !== null)
-    moves.add('the back-off passes', (world) => void (world.row.retryInMs = null))
+    moves.add('the back-off passes', (world) => void (world.row = { ...world.row, retryInMs: null }))
   expiryMoves(moves)
 }
 
@@ -163,14 +220,18 @@ export function backgroundMoves(moves: Moves): void {
 function expiryMoves(moves: Moves): void {
   const { lock, processes } = moves.from
   if (lock === null) return
-  const expire = (world: World) => void (world.lock = null)
+  // Whatever an earlier renewal still confirms is over then too.
+  const expire = (world: World) => {
+    world.lock = null
+    for (const one of world.processes) {
+      if (one.butler?.token === tokenOf(lock)) one.butler.confirmed = false
+      if (one.renewal?.token === tokenOf(lock)) one.renewal = undefined
+    }
+  }
   if (isIdle(lock)) return moves.add('the idle lock expires', expire, 'world')
   const keeper = processes.find(
     ({ state, butler }) => state === 'up' && butler?.token === lock && butler.at !== 'idle',
   )
   if (!keeper) return moves.add('the lock expires', expire, 'expiry')
-  moves.fault('cut off', `${keeper.id} cannot renew its lock`, (world) => {
-    world.lock = null
-    for (const { butler } of world.processes) if (butler?.token === lock) butler.confirmed = false
-  })
+  moves.fault('expiry', `the lock of ${keeper.id} expires`, expire)
 }

@@ -1,6 +1,5 @@
 // A process's registry in the model: who is woken, placed, lost, let go. src/session/registry.ts and hold.ts.
 import type { Protocol } from './rules.ts'
-import { somebody, wake } from './stores.ts'
 import { type Butler, newButler, type Process, type Turn, type World } from './world.ts'
 
 /** Waiting, idle and in a back-off it is not in a slot. */
@@ -23,16 +22,22 @@ export function wakeHere(world: World, process: Process, protocol: Protocol, jud
 
 /** To the end of the line; when nobody else is in it, it is served at once. */
 export function queue({ crowded }: World, butler: Butler): void {
+  const { at, confirmed } = butler
+  if (!confirmed && (at === 'idle' || at === 'rested')) butler.back = 'idle'
   butler.at = 'line'
   if (!crowded) serve(butler)
 }
 
 /** A stay in a slot begins. */
 export function serve(butler: Butler): void {
-  butler.woken = false
-  if (butler.owned && butler.confirmed) Object.assign(butler, { at: 'start', judged: undefined })
-  else butler.at = butler.owned ? 'busy' : 'lock'
+  const { judged } = butler
+  Object.assign(butler, { woken: false, judged: undefined })
+  if (butler.owned && butler.confirmed) butler.at = 'start'
+  else Object.assign(butler, { at: butler.owned ? 'busy' : 'lock', judging: judged })
 }
+
+/** Who called before now is answered by this look at the row. */
+export const lookAtRow = (butler: Butler): void => void Object.assign(butler, { at: 'start', woken: false })
 
 function newcomer(world: World, judged?: Turn): Butler {
   const butler = newButler(judged)
@@ -76,9 +81,10 @@ export function leave(world: World, process: Process, { tell }: { tell: boolean 
 }
 
 /** The row names somebody else. The handler may not have heard of it yet. */
-export function lose(world: World, process: Process): void {
+export function lose(world: World, process: Process, letsGo = true): void {
   const turn = process.butler?.said?.turn ?? (process.butler?.at === 'turn' ? process.butler.turn : undefined)
   if (turn) addStray(world, turn)
+  if (process.butler && !letsGo) process.butler.token = undefined
   leave(world, process, { tell: true })
 }
 
@@ -101,7 +107,3 @@ export function hearStop(world: World, process: Process, protocol: Protocol): vo
   if (butler.at === 'backoff') queue(world, butler)
   else if (!butler.turn) wakeHere(world, process, protocol)
 }
-
-/** One move for each choice of whom a notice reaches. */
-export const told = (world: World, process: Process): ((next: World) => void)[] =>
-  somebody(world, process.id).map((ids) => (next: World) => wake(next, ids))

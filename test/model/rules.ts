@@ -25,10 +25,15 @@ export const RULES = {
   ownerOnlyAdvance: 'only the busy token may clear the lists and turn the lock idle',
   letGoUnanswered: 'after a lock command without an answer a butler lets go',
   ownLeftover: 'a lock in the name of the own process that no butler holds is taken',
+  earlyStartWaits: 'a start sent with the idle lock waits for its answer, whatever an older renewal says',
   wokenWhileServing: 'a call during a stay in the slot is answered after it',
   sweep: 'work that nobody was told of is looked for',
   bury: 'the turn of a dead process is ended and its lock deleted',
   contests: 'the turn of a hung owner whose lock is gone is taken from it',
+  idleIsFree: 'an idle lock is a preference: anybody may take it',
+  giveUpTells: 'whoever gives up an acquisition that may have happened tells somebody',
+  loserLetsGo: 'whoever learns from the row that it has lost the session gives its lock back',
+  lockFollows: 'after a detach the lock follows the new token, then or when it is renewed',
   passOn: 'a draining process passes on what it hears',
 } as const
 

@@ -1,8 +1,10 @@
-// Breadth first through every world that can be reached: the first violation found has the shortest story. Then
-// backwards: from every world some way must lead, without faults and luck, to where everything accepted is final.
+// Breadth first through every world that can be reached: the first violation found has the shortest story. Then every
+// fair run from there must come to an end.
 import { butlerMoves } from './butler.ts'
-import { codeOf } from './code.ts'
+import { Coder } from './code.ts'
 import { faultMoves } from './faults.ts'
+import { Known, Numbers } from './known.ts'
+import { Graph } from './liveness.ts'
 import { loopMoves } from './loops.ts'
 import { type FaultName, type Move, Moves } from './moves.ts'
 import { backgroundMoves, producerMoves, sweepMoves } from './outside.ts'
@@ -17,6 +19,9 @@ export interface Configuration {
   readonly faults: readonly FaultName[]
   /** Others wait for the slot: turns are not started in the commit of the last one, sessions are given away. */
   readonly crowded?: boolean
+  /** The last message interrupts. */
+  readonly interrupts?: boolean
+  readonly withdrawals?: number
   /** How many sweeps anything may wait for at most. */
   readonly sweeps?: number
 }
@@ -32,190 +37,124 @@ export interface Result {
   readonly transitions: number
   readonly depth: number
   readonly seconds: number
-  /** The most sweeps that any world waits for. */
+  /** The most sweeps that any run waits for. */
   readonly sweeps: number
   readonly found: Found | undefined
   /** The search gave up at its limit. */
   readonly cut: boolean
+  /** Only if the loops' ticks come after the steps, every run ends. */
+  readonly slow?: boolean
 }
 
-export function movesOf(world: World, protocol: Protocol, configuration: Configuration): Move[] {
-  const { faults } = configuration
+function movesOf(world: World, protocol: Protocol, faults: ReadonlySet<FaultName>): Move[] {
   if (isOver(world)) return []
-  const moves = new Moves(world, protocol, new Set(faults))
+  const moves = new Moves(world, protocol, faults)
   producerMoves(moves)
   for (const index of [0, 1]) {
+    moves.by = index
     butlerMoves(moves, index)
     loopMoves(moves, index)
     faultMoves(moves, index)
   }
+  moves.by = undefined
   backgroundMoves(moves)
   sweepMoves(moves)
   return moves.all
 }
 
-/** Nothing is left to be sent, stopped, run or written: what notices still do does not matter. */
-const isOver = ({ messages, stops, row, strays, processes }: World): boolean =>
-  messages + stops + strays.length === 0 &&
-  row.doneSeq === row.inboxSeq &&
-  row.runningSeq === null &&
-  processes.every(({ butler, state }) => !butler?.turn && !butler?.said && !(state === 'frozen' && butler))
+/** Nothing is left to be sent: no turn can start any more, and none that runs is left to write. */
+const isOver = ({ messages, row }: World): boolean =>
+  messages === 0 && row.doneSeq === row.inboxSeq && row.runningSeq === null
 
-/** Numbers without a known end, in little memory. */
-class Numbers {
-  #list = new Int32Array(1024)
-  length = 0
+const traitOf = ({ row, processes }: World) => ({
+  final: row.doneSeq === row.inboxSeq && row.runningSeq === null,
+  healthy: processes.some(takesWork),
+})
 
-  push(value: number): void {
-    if (this.length === this.#list.length) {
-      const longer = new Int32Array(this.length * 2)
-      longer.set(this.#list)
-      this.#list = longer
-    }
-    this.#list[this.length++] = value
-  }
-
-  at(index: number): number {
-    return this.#list[index] ?? 0
-  }
-}
-
-const FINAL = 1
-const HEALTHY = 2
-
-export function search(configuration: Configuration, protocol: Protocol, statesMax = 16_000_000): Result {
+export function search(configuration: Configuration, protocol: Protocol, statesMax = 10_000_000): Result {
   const began = process.cpuUsage()
-  const { messages, stops, budget, crowded = false } = configuration
-  const first = newWorld({ messages, stops, faults: budget, crowded })
-  const known = new Map([[codeOf(first), 0]])
-  const parents = new Numbers()
-  const choices = new Numbers()
-  const traits = new Numbers()
-  const [from, to, costs] = [new Numbers(), new Numbers(), new Numbers()]
-  parents.push(-1)
-  choices.push(-1)
-  traits.push(traitsOf(first))
-  let level: [number, World][] = [[0, first]]
+  const { messages, stops, budget, crowded = false, interrupts = false, withdrawals = 0 } = configuration
+  const faults = new Set(configuration.faults)
+  const first = newWorld({ messages, stops, withdrawals, faults: budget, crowded, interrupts })
+  const [known, coder, graph] = [new Known(), new Coder(), new Graph()]
+  const [parents, choices] = [new Numbers(Int32Array), new Numbers(Uint8Array)]
+  const actions: string[] = []
+  const numbers = new Map<string, number>()
   let [depth, transitions] = [0, 0]
-  const story = (state: number, last?: Move) =>
-    tell(state, { first, parents, choices, protocol, configuration, last })
-  const result = (found: Found | undefined, sweeps = 0, cut = false): Result => {
+  const find = (world: World, parent: number, choice: number): number | undefined => {
+    const { bytes, length } = coder.encode(world)
+    const before = known.count
+    found = known.add(bytes, length)
+    if (known.count === before) return undefined
+    parents.push(parent)
+    choices.push(choice)
+    graph.add(traitOf(world))
+    return found
+  }
+  let found = 0
+  const result = (invariant = '', message = '', story: string[] = [], sweeps = 0, cut = false): Result => {
     const { user, system } = process.cpuUsage(began)
     const seconds = (user + system) / 1e6
-    return { states: known.size, transitions, depth, seconds, sweeps, found, cut }
+    const what = invariant ? { invariant, message, story } : undefined
+    return { states: known.count, transitions, depth, seconds, sweeps, found: what, cut }
+  }
+  const story = (state: number, last?: Move): string[] => {
+    const path: number[] = []
+    for (let one = state; one > 0; one = parents.at(one)) path.push(choices.at(one))
+    const told: string[] = []
+    let world = first
+    const tell = (move: Move) => {
+      const by = move.by === undefined ? '' : `${world.processes[move.by]?.id} `
+      told.push(`${by}${move.action} ${move.detail}`.trim())
+      world = move.to
+    }
+    for (const choice of path.reverse()) {
+      const move = movesOf(world, protocol, faults)[choice]
+      if (!move) throw new Error('the story cannot be told again')
+      tell(move)
+    }
+    if (last) tell(last)
+    return told
   }
 
-  for (; level.length > 0; depth++) {
-    const next: [number, World][] = []
-    for (const [state, world] of level) {
-      for (const [choice, move] of movesOf(world, protocol, configuration).entries()) {
+  find(first, -1, 0)
+  for (let level: World[] = [first], state = 0; level.length > 0; depth++) {
+    const next: World[] = []
+    for (const world of level) {
+      graph.open()
+      const { swapped } = coder.encode(world)
+      const hasFrozen = world.processes.some((one) => one.state === 'frozen')
+      for (const [choice, move] of movesOf(world, protocol, faults).entries()) {
         transitions += 1
-        const { violation } = move
-        if (violation) {
-          const { invariant, message } = violation
-          return result({ invariant, message, story: story(state, move) })
-        }
-        const code = codeOf(move.to)
-        let target = known.get(code)
-        if (target === undefined) {
-          target = known.size
-          known.set(code, target)
-          parents.push(state)
-          choices.push(choice)
-          traits.push(traitsOf(move.to))
-          next.push([target, move.to])
-        }
-        const granted = move.kind === 'expiry' && world.processes.some((one) => one.state === 'frozen')
-        if (move.kind === 'step' || move.kind === 'sweep' || granted) {
-          from.push(state)
-          to.push(target)
-          costs.push(move.kind === 'sweep' ? 1 : 0)
-        }
+        const { violation, action, kind, by, to } = move
+        if (violation) return result(violation.invariant, violation.message, story(state, move))
+        if (find(to, state, choice) !== undefined) next.push(to)
+        if (kind === 'luck' || kind === 'world' || kind === 'fault' || (kind === 'expiry' && !hasFrozen))
+          continue
+        let number = numbers.get(action)
+        if (number === undefined) numbers.set(action, (number = actions.push(action) - 1))
+        graph.join({
+          to: found,
+          action: number,
+          by: by === undefined ? undefined : (by === 1) === swapped ? 0 : 1,
+          flip: swapped !== coder.swapped,
+          kind,
+        })
       }
+      state += 1
     }
-    if (known.size > statesMax) return result(undefined, 0, true)
+    if (known.count > statesMax) return result('', '', [], 0, true)
     level = next
   }
 
-  const waits = backwards(known.size, traits, { from, to, costs })
-  let sweeps = 0
-  for (let state = 0; state < known.size; state++) {
-    if (!(traits.at(state) & HEALTHY)) continue
-    const wait = waits[state] ?? -1
-    if (wait < 0)
-      return result({ invariant: 'I8', message: 'nothing leads on from here', story: story(state) })
-    if (wait > (configuration.sweeps ?? Infinity))
-      return result({
-        invariant: 'I8',
-        message: `only ${wait} sweeps lead on from here`,
-        story: story(state),
-      })
-    sweeps = Math.max(sweeps, wait)
+  const strict = graph.check('at any time')
+  const { sweeps, worst, stuck } = strict.stuck?.actions.length ? graph.check('after the steps') : strict
+  if (stuck) {
+    const round = stuck.actions.map((action) => actions[action]).join(', ')
+    const message = round ? `a run may go round in circles from here: ${round}` : 'nothing leads on from here'
+    return result('I8', message, story(stuck.state))
   }
-  return result(undefined, sweeps)
-}
-
-function traitsOf({ row, processes }: World): number {
-  const final = row.doneSeq === row.inboxSeq && row.runningSeq === null
-  return (final ? FINAL : 0) + (processes.some(takesWork) ? HEALTHY : 0)
-}
-
-/** For each state the fewest sweeps to a final one; -1: there is no way. */
-function backwards(
-  states: number,
-  traits: Numbers,
-  { from, to, costs }: { from: Numbers; to: Numbers; costs: Numbers },
-): Int32Array {
-  const starts = new Int32Array(states + 1)
-  for (let edge = 0; edge < to.length; edge++) starts[to.at(edge) + 1] = (starts[to.at(edge) + 1] ?? 0) + 1
-  for (let state = 0; state < states; state++)
-    starts[state + 1] = (starts[state + 1] ?? 0) + (starts[state] ?? 0)
-  const edges = new Int32Array(to.length)
-  const filled = starts.slice()
-  for (let edge = 0; edge < to.length; edge++) {
-    const target = to.at(edge)
-    edges[filled[target] ?? 0] = edge
-    filled[target] = (filled[target] ?? 0) + 1
-  }
-  const waits = new Int32Array(states).fill(-1)
-  let now: number[] = []
-  for (let state = 0; state < states; state++) if (traits.at(state) & FINAL) now.push(state)
-  for (let sweeps = 0; now.length > 0; sweeps++) {
-    const later: number[] = []
-    for (let state = now.pop(); state !== undefined; state = now.pop()) {
-      if ((waits[state] ?? -1) >= 0) continue
-      waits[state] = sweeps
-      for (let index = starts[state] ?? 0; index < (starts[state + 1] ?? 0); index++) {
-        const edge = edges[index] ?? 0
-        const before = from.at(edge)
-        if ((waits[before] ?? 0) < 0) (costs.at(edge) > 0 ? later : now).push(before)
-      }
-    }
-    now = later
-  }
-  return waits
-}
-
-function tell(
-  state: number,
-  run: {
-    first: World
-    parents: Numbers
-    choices: Numbers
-    protocol: Protocol
-    configuration: Configuration
-    last: Move | undefined
-  },
-): string[] {
-  const path: number[] = []
-  for (let one = state; one > 0; one = run.parents.at(one)) path.push(run.choices.at(one))
-  let world = run.first
-  const story: string[] = []
-  for (const choice of path.reverse()) {
-    const move = movesOf(world, run.protocol, run.configuration)[choice]
-    if (!move) throw new Error('the story cannot be told again')
-    story.push(move.name)
-    world = move.to
-  }
-  return run.last ? [...story, run.last.name] : story
+  if (sweeps > (configuration.sweeps ?? Infinity))
+    return result('I8', `some run waits for ${sweeps} sweeps`, story(worst))
+  return { ...result('', '', [], sweeps), slow: strict.stuck !== undefined }
 }

@@ -1,10 +1,11 @@
 // The two stores of the model. MySQL: one rule on the locked row per commit, checked against the invariants by what is
 // written, not by what the rule says of itself. Redis: the scripts of src/redis, one step each.
 import { processOf } from '../../src/base/ids.ts'
+import { hasHappened } from '../../src/mysql/doubt.ts'
 import { Draft } from '../../src/protocol/draft.ts'
 import { runningTurn, type Message } from '../../src/protocol/session-row.ts'
 import { idleValue, isIdle, tokenOf } from '../../src/redis/lock.ts'
-import type { Butler, Doubt, Process, Turn, World } from './world.ts'
+import type { Butler, Process, Turn, World } from './world.ts'
 
 export class Violation extends Error {
   readonly invariant: string
@@ -36,6 +37,8 @@ const MESSAGES: readonly Message[] = [0, 1, 2, 3, 4].map((seq) => ({
   createdAt: '',
 }))
 
+const WITHDRAWN = MESSAGES.map((message): Message => ({ ...message, status: 'withdrawn' }))
+
 /** Entry numbers are counted from the running turn's start, so that they need no room in the state. */
 export const NOTES_FROM = 100
 
@@ -43,7 +46,8 @@ export const NOTES_FROM = 100
 export function commit<R>(world: World, writer: Writer, rule: (draft: Draft) => R, ahead = false): R {
   const before = world.row
   const seq = before.doneSeq + (ahead ? 2 : 1)
-  const message = seq <= before.inboxSeq ? MESSAGES[seq] : undefined
+  const withdrawn = (world.withdrawn & (1 << seq)) > 0
+  const message = seq <= before.inboxSeq ? (withdrawn ? WITHDRAWN : MESSAGES)[seq] : undefined
   const draft = new Draft({ ...before, entrySeq: NOTES_FROM + world.notes }, { message: { seq, message } })
   const result = rule(draft)
   if (!draft.touched) return result
@@ -53,9 +57,12 @@ export function commit<R>(world: World, writer: Writer, rule: (draft: Draft) => 
   const byItself = writer.as === 'turn' && writer.run === world.run
   if (after.doneSeq < before.doneSeq || after.doneSeq > before.doneSeq + (ahead ? 2 : 1))
     fail('I1', `done went from ${before.doneSeq} to ${after.doneSeq}`)
-  for (const { seq: marked } of draft.statuses)
-    if (marked <= before.doneSeq || marked > after.doneSeq)
+  for (const { seq: marked, status } of draft.statuses) {
+    if (marked <= before.doneSeq || (marked > after.doneSeq && status !== 'withdrawn'))
       fail('I1', `message ${marked} got a second final state`)
+    if (status === 'withdrawn') world.withdrawn |= 1 << marked
+    else if (world.withdrawn & (1 << marked)) fail('I1', `message ${marked} was withdrawn and ${status}`)
+  }
   if (writer.as === 'turn' && !byItself) fail('I3', 'a turn wrote that is not the one in the row')
   if (writer.as === 'owner' && after.owner !== writer.token) fail('I3', 'a token that is not the owner wrote')
   if (after.owner !== before.owner && after.owner !== null && after.epoch <= before.epoch)
@@ -66,18 +73,26 @@ export function commit<R>(world: World, writer: Writer, rule: (draft: Draft) => 
   if (started && after.runningSeq !== after.doneSeq + 1) fail('I2', 'a turn started out of order')
   if (started && (after.runningSeq ?? 0) <= before.stopSeq)
     fail('I5', `message ${after.runningSeq} started after its stop`)
-  if (writer.as !== 'producer') forgetDoubts(world)
+  if (started && world.withdrawn & (1 << (after.runningSeq ?? 0)))
+    fail('I1', `message ${after.runningSeq} started after it was withdrawn`)
   if (ended || started) Object.assign(world, { notes: 0, excused: false, run: started ? freshRun(world) : 0 })
   else if (writer.as === 'turn') world.notes += draft.entries.length
   if (world.notes > 1) fail('I3', 'one append was written twice')
-  world.row = { ...after, epoch: 0, entrySeq: 0, handovers: 0 }
+  // What nobody asks for any more: epochs and crashes decide nothing here, a tombstone is done with its messages.
+  const stopSeq = after.stopSeq > after.doneSeq ? after.stopSeq : 0
+  world.row = { ...after, stopSeq, epoch: 0, entrySeq: 0, handovers: 0, crashes: 0 }
+  world.withdrawn &= -2 << after.doneSeq
+  settleDoubts(world)
   return result
 }
 
-/** The row has moved on: no unanswered commit is what it shows. Its own maker sets its doubt afterwards. */
-function forgetDoubts(world: World): void {
-  for (const { butler } of world.processes)
-    if (butler?.doubt) butler.doubt = { ...butler.doubt, fresh: false } satisfies Doubt
+/** An unanswered commit that the row does not show any more will be tried again. Its own maker sets its doubt afterwards. */
+function settleDoubts({ row, processes }: World): void {
+  for (const { butler } of processes) {
+    const { doubt } = butler ?? {}
+    if (butler && doubt?.fresh && !hasHappened(row, { ...doubt, result: doubt.said }))
+      butler.doubt = { ...doubt, fresh: false }
+  }
 }
 
 export const nameRunning = (world: World): Turn | undefined => {
@@ -92,6 +107,7 @@ export const turnsOf = (world: World): Turn[] =>
     ...world.processes.flatMap(({ butler, look, contest, burial }) => [
       butler?.turn,
       butler?.judged,
+      butler?.judging,
       butler?.said?.turn,
       butler?.said?.next?.turn,
       butler?.doubt?.said.turn,
@@ -129,9 +145,9 @@ const isHeld = ({ row, run, processes }: World): boolean =>
 
 export const redis = {
   /** Answers the lock's value when it is somebody else's. */
-  acquire(world: World, token: string): string | undefined {
+  acquire(world: World, token: string, idleIsFree = true): string | undefined {
     const { lock } = world
-    if (lock !== null && lock !== token && !isIdle(lock)) return lock
+    if (lock !== null && lock !== token && !(idleIsFree && isIdle(lock))) return lock
     world.lock = token
     return undefined
   },
@@ -181,14 +197,22 @@ export const isUp = (world: World, process: string): boolean =>
 
 /** Its channel has a subscriber: a frozen process still has its sockets. */
 export const hears = (world: World, process: string): boolean =>
-  world.processes.some(({ id, state }) => id === process && (state === 'up' || state === 'frozen'))
+  world.processes.some(
+    ({ id, state, draining }) =>
+      id === process && (state === 'up' || state === 'frozen') && draining !== 'deaf',
+  )
 
 export const takesWork = ({ state, draining }: Process): boolean => state === 'up' && draining === 'no'
 
-/** Who may be told when a notice goes to somebody, not back to `not`: a free process, or, if there is none, everybody. */
+/**
+ * Who may be told when a notice goes to somebody, not back to `not`: one that is free, or froze so lately that it still
+ * looks free; if nobody is free, everybody.
+ */
 export function somebody(world: World, not?: string): string[][] {
-  const free = world.processes.filter((one) => takesWork(one) && one.id !== not)
-  return free.length > 0 ? free.map(({ id }) => [id]) : [world.processes.map(({ id }) => id)]
+  const others = world.processes.filter((one) => one.draining === 'no' && one.id !== not)
+  const free = others.filter(({ state }) => state === 'up').map(({ id }) => [id])
+  const frozen = others.filter(({ state }) => state === 'frozen').map(({ id }) => [id])
+  return [...(free.length > 0 ? free : [world.processes.map(({ id }) => id)]), ...frozen]
 }
 
 export function wake(world: World, ids: readonly string[]): void {

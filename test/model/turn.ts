@@ -24,23 +24,19 @@ export function turnMoves(moves: Moves, index: number, process: Process, butler:
   const note = (world: World) =>
     commit(world, { as: 'turn', run: turn.run }, (draft) => protocol.append(draft, turn, NOTES_FROM)).outcome
   if (!noted && !signal) {
-    moves.add(`${process.id} append`, (world) => {
+    moves.add('append', (world) => {
       const [one, its] = butlerAt(world, index)
       if (note(world) === 'lost') leave(world, one, { tell: true })
       else its.noted = true
     })
-    moves.fault(
-      'lost commit',
-      `${process.id} append is not answered`,
-      (world) => note(world) === 'appended' && undefined,
-    )
+    moves.fault('lost commit', 'append is not answered', (world) => note(world) === 'appended' && undefined)
   }
   const end = (world: World, ends: Butler['ends']) =>
     void Object.assign(butlerAt(world, index)[1], { at: 'finish', ends })
   if (signal) {
     const ends = signal === 'handover' ? 'handed_over' : 'stopped'
-    moves.add(`${process.id} handler heeds its signal`, (world) => end(world, ends))
-    moves.fault('detach', `${process.id} handler ignores its signal`, (world) => {
+    moves.add('handler heeds its signal', (world) => end(world, ends))
+    moves.fault('detach', 'handler ignores its signal', (world) => {
       end(world, ends)
       addStray(world, turn)
       if (ends === 'stopped') butlerAt(world, index)[1].successor = freshToken(world, process.id)
@@ -48,9 +44,9 @@ export function turnMoves(moves: Moves, index: number, process: Process, butler:
     return
   }
   const untold = from.row.stopSeq >= turn.seq
-  moves.add(`${process.id} handler returns`, (world) => end(world, 'completed'), untold ? 'luck' : 'step')
+  moves.add('handler returns', (world) => end(world, 'completed'), untold ? 'luck' : 'step')
   // What it left behind may still try to write.
-  moves.fault('throw', `${process.id} handler throws`, (world) => {
+  moves.fault('throw', 'handler throws', (world) => {
     end(world, 'threw')
     addStray(world, turn)
   })
@@ -75,10 +71,10 @@ function said(world: World, { outcome, ...rest }: { outcome: string; doneSeq?: n
 
 export const acquireRule =
   (protocol: Protocol) =>
-  (world: World, _process: Process, { token = '', late, judged }: Butler): Said => {
+  (world: World, _process: Process, { token = '', late, judging }: Butler): Said => {
     const { outcome } = commit(world, { as: 'owner', token }, (draft) => {
       if (late) return { outcome: 'late' as const }
-      if (judged) protocol.evict(draft, judged, 'hung')
+      if (judging) protocol.evict(draft, judging, 'hung')
       return protocol.acquire(draft, token)
     })
     return { outcome, turn: outcome === 'refused' ? nameRunning(world) : undefined }

@@ -41,9 +41,11 @@ export interface Said {
   readonly next?: Said | undefined
 }
 
-/** A commit whose answer was lost; `fresh` while the row still is what it made of it. */
+/** A commit whose answer was lost; `fresh` while the row still shows that it happened. */
 export interface Doubt {
   readonly fresh: boolean
+  readonly before: SessionRow
+  readonly row: SessionRow
   readonly said: Said
 }
 
@@ -56,7 +58,9 @@ export interface Butler {
   late: boolean
   stopSeq: number
   woken: boolean
+  /** To be taken from its owner: by the next stay in a slot, by this one. */
   judged: Turn | undefined
+  judging: Turn | undefined
   turn: Turn | undefined
   signal: 'stopped' | 'handover' | undefined
   /** The handler's one entry is written, as far as the turn knows. */
@@ -68,7 +72,7 @@ export interface Butler {
   doubt: Doubt | undefined
   more: boolean
   doneSeq: number
-  /** Where to go on after `verify`; the lock that `oust` is to replace. */
+  /** Where to go on after `verify`, or `idle` while the idle lock is not busy again; the lock that `oust` is to replace. */
   back: At | undefined
   holder: string | undefined
 }
@@ -79,6 +83,8 @@ export interface Renewal {
   readonly found: string | null
   /** The row was read and is ours: the stranger's lock is to be replaced. */
   readonly ours: boolean
+  /** A butler waits for it, at `verify`; a tick's never asks for an idle lock. */
+  readonly awaited: boolean
 }
 
 /** An answer to the reconciler's question: the turn that was known when it was asked, and the one that the row named. */
@@ -100,7 +106,8 @@ export interface Burial {
 export interface Process {
   id: string
   state: 'up' | 'frozen' | 'dead' | 'left'
-  draining: 'no' | 'grace' | 'handover'
+  /** `deaf`: nothing runs any more, and it has stopped listening. */
+  draining: 'no' | 'grace' | 'handover' | 'deaf'
   /** Notices on their way. */
   wake: boolean
   stop: boolean
@@ -123,6 +130,7 @@ export interface Command {
 }
 
 export interface World {
+  /** Never changed, only replaced. */
   row: SessionRow
   /** Checks only: the run that `runningSeq` stands for; whether its owner gave cause to take it away; its entries. */
   run: number
@@ -135,6 +143,8 @@ export interface World {
   processes: Process[]
   /** Accepted messages whose producer has not told anybody yet, as bits by seq. */
   untold: number
+  /** Messages that were taken back, as bits by seq. */
+  withdrawn: number
   /** The owner whom the caller of stop is to tell; null: somebody. */
   stopFor: string | null | undefined
   releases: Command[]
@@ -143,9 +153,12 @@ export interface World {
   strays: Turn[]
   messages: number
   stops: number
+  withdrawals: number
   faults: number
   /** Other sessions wait for the slots of both processes. */
   readonly crowded: boolean
+  /** The last message interrupts. */
+  readonly interrupts: boolean
 }
 
 export const newProcess = (id: string): Process => ({
@@ -162,7 +175,9 @@ export const newProcess = (id: string): Process => ({
   burial: undefined,
 })
 
-export const newWorld = (left: Pick<World, 'messages' | 'stops' | 'faults' | 'crowded'>): World => ({
+type Left = Pick<World, 'messages' | 'stops' | 'withdrawals' | 'faults' | 'crowded' | 'interrupts'>
+
+export const newWorld = (left: Left): World => ({
   row: row({ id: 's' }),
   run: 0,
   excused: false,
@@ -172,6 +187,7 @@ export const newWorld = (left: Pick<World, 'messages' | 'stops' | 'faults' | 'cr
   processing: 0,
   processes: [newProcess('A'), newProcess('B')],
   untold: 0,
+  withdrawn: 0,
   stopFor: undefined,
   releases: [],
   late: undefined,
@@ -188,6 +204,7 @@ export const newButler = (judged?: Turn): Butler => ({
   stopSeq: 0,
   woken: false,
   judged,
+  judging: undefined,
   turn: undefined,
   signal: undefined,
   noted: false,
@@ -199,12 +216,4 @@ export const newButler = (judged?: Turn): Butler => ({
   doneSeq: 0,
   back: undefined,
   holder: undefined,
-})
-
-export const copy = (world: World): World => ({
-  ...world,
-  row: { ...world.row },
-  processes: world.processes.map((one) => ({ ...one, butler: one.butler && { ...one.butler } })),
-  releases: [...world.releases],
-  strays: [...world.strays],
 })

@@ -1,0 +1,62 @@
+// A world's copy, which its move then changes. Written out, because a search spends a third of its time here otherwise.
+import type { Butler, Process, World } from './world.ts'
+
+const copyButler = (one: Butler): Butler => ({
+  at: one.at,
+  token: one.token,
+  owned: one.owned,
+  confirmed: one.confirmed,
+  late: one.late,
+  stopSeq: one.stopSeq,
+  woken: one.woken,
+  judged: one.judged,
+  judging: one.judging,
+  turn: one.turn,
+  signal: one.signal,
+  noted: one.noted,
+  ends: one.ends,
+  successor: one.successor,
+  said: one.said,
+  doubt: one.doubt,
+  more: one.more,
+  doneSeq: one.doneSeq,
+  back: one.back,
+  holder: one.holder,
+})
+
+const copyProcess = (one: Process): Process => ({
+  id: one.id,
+  state: one.state,
+  draining: one.draining,
+  wake: one.wake,
+  stop: one.stop,
+  renewal: one.renewal,
+  look: one.look,
+  contest: one.contest,
+  buried: one.buried,
+  burial: one.burial,
+  butler: one.butler && copyButler(one.butler),
+})
+
+export const copy = (one: World): World => ({
+  row: one.row,
+  run: one.run,
+  excused: one.excused,
+  notes: one.notes,
+  lock: one.lock,
+  queue: one.queue,
+  processing: one.processing,
+  untold: one.untold,
+  withdrawn: one.withdrawn,
+  stopFor: one.stopFor,
+  late: one.late,
+  messages: one.messages,
+  stops: one.stops,
+  withdrawals: one.withdrawals,
+  faults: one.faults,
+  crowded: one.crowded,
+  interrupts: one.interrupts,
+  processes: one.processes.map(copyProcess),
+  releases: one.releases.slice(),
+  strays: one.strays.slice(),
+})
