@@ -46,6 +46,20 @@ async function begin(client: Client, handler: Handler): Promise<string> {
   return id
 }
 
+test('what a turn writes is told, and not left to the next look', async () => {
+  const { handler, turn, end } = puppet()
+  const id = await begin(house.client(), handler)
+  const running = await turn()
+  // Its looks come once in five minutes.
+  const watched = watch(house.client({ lookMs: 300_000 }), id)
+  await watched.until(isEntry('turn_started'))
+  await running.append({ type: 'note' })
+  await watched.until(isEntry('note'))
+  end()
+  await watched.until(isEntry('turn_ended'))
+  await watched.leave()
+})
+
 test('I7 · nothing published is heard: entries come all the same, and the deltas with the next subscription (SS-05)', async () => {
   const proxy = await proxyTo(house.redisUrl)
   const { handler, turn, end } = puppet()
