@@ -181,11 +181,12 @@ export class Stage {
     if (locks.length > 0) throw new Error(`The worker drained and left ${locks.join(', ')}.`)
   }
 
-  /** Of a session at rest Redis keeps an idle lock at most. */
+  /** Of a session at rest Redis keeps an idle lock at most, and for their time the deltas of a turn whose process died. */
   async clean(): Promise<void> {
     let left = ''
     const isClean = async () => {
-      left = (await this.#keys()).filter((key) => !/:lock .*\/idle$/.test(key)).join(', ')
+      const mayStay = this.deaths > 0 ? /:lock .*\/idle$|:live expires$/ : /:lock .*\/idle$/
+      left = (await this.#keys()).filter((key) => !mayStay.test(key)).join(', ')
       return left === ''
     }
     await until(isClean, { ...PATIENCE, what: 'clean keys' }).catch(() => {
@@ -233,9 +234,12 @@ export class Stage {
       for (const name of some) names.add(name)
       cursor = next
     } while (cursor !== '0')
-    const told = async (name: string) =>
-      `${name} ${name.endsWith(':lock') ? await this.#redis.get(name) : await this.#redis.type(name)}`
-    return Promise.all([...names].map(told))
+    const about = async (name: string) => {
+      if (name.endsWith(':lock')) return this.#redis.get(name)
+      if (name.endsWith(':live') && (await this.#redis.pttl(name)) > 0) return 'expires'
+      return this.#redis.type(name)
+    }
+    return Promise.all([...names].map(async (name) => `${name} ${await about(name)}`))
   }
 
   async #stopped(through: number): Promise<void> {
