@@ -1,5 +1,6 @@
 // A producer process and where it works: the process changes, its lines stay.
 import { spawn, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
 import { bundled } from '../support/bundle.ts'
 import type { ProducerOptions } from './producer.ts'
 import type { Lines } from './stage.ts'
@@ -13,20 +14,21 @@ export interface Desk {
 
 export const PRODUCER = 'test/torture/producer.ts'
 
-/** `onCrash` hears of an end that nobody caused, with the end of its log. */
-export function startProducer(
+/** Resolves when it is ready (or gone). `onCrash` hears of an end that nobody caused, with the end of its log. */
+export async function startProducer(
   code: string,
   options: ProducerOptions,
   onCrash: (reason: string) => void,
-): ChildProcess {
+): Promise<ChildProcess> {
   const args = ['--unhandled-rejections=strict', bundled(code, PRODUCER), JSON.stringify(options)]
-  const child = spawn(process.execPath, args, { stdio: ['pipe', 'ignore', 'pipe'] })
-  child.stdin?.on('error', () => undefined)
+  const child = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'pipe'] })
+  child.stdin.on('error', () => undefined)
   let log = ''
-  child.stderr?.setEncoding('utf8').on('data', (text: string) => (log = (log + text).slice(-4000)))
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (log = (log + text).slice(-4000)))
   child.once('exit', (exit, signal) => {
     const wanted = exit === 0 || signal === 'SIGKILL'
     if (!wanted) onCrash(`producer ended ${signal ?? exit}: ${log}`)
   })
+  await Promise.race([once(child.stdout, 'data'), once(child, 'exit')])
   return child
 }

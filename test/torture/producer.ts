@@ -1,5 +1,6 @@
 // A producer process of the campaign: carries out its orders and notes down, outside of the system, each call and what
-// came of it. `node --import tsx producer.ts '<ProducerOptions as JSON>'`; SIGTERM ends it in order.
+// came of it. `node --import tsx producer.ts '<ProducerOptions as JSON>'`; SIGTERM ends it in order, once it has said that
+// it is ready.
 import { setTimeout as sleep } from 'node:timers/promises'
 import {
   ButlerError,
@@ -50,7 +51,7 @@ class Producer {
 
   async run(): Promise<void> {
     const { seed, name, sessions, perSecond } = this.#options
-    this.#note({ what: 'ready' })
+    process.stdout.write('ready\n')
     for (const order of orders(seed, name, { sessions })) {
       if (this.#over) break
       while (this.#underWay.size >= IN_FLIGHT) await Promise.race(this.#underWay)

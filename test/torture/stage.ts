@@ -139,12 +139,12 @@ export class Stage {
     await post.starting
   }
 
-  /** SIGKILL, and a successor at once. */
+  /** SIGKILL, and a successor, which is ready then: before that, the SIGTERM of the end would be its death. */
   async replaceProducer(desk: Desk): Promise<void> {
     desk.child.kill('SIGKILL')
     if (desk.child.exitCode === null && desk.child.signalCode === null) await once(desk.child, 'exit')
     desk.generation += 1
-    desk.child = this.#produce(desk)
+    desk.child = await this.#produce(desk)
   }
 
   /** Producers finish what they have begun. */
@@ -222,13 +222,14 @@ export class Stage {
   async #openDesk(name: string): Promise<void> {
     const lines = await this.#openLines()
     const desk = { name, lines, generation: 0 }
-    const child = this.#produce(desk)
-    this.desks.push({ ...desk, child })
-    const ready = () => this.history().some(({ pid, what }) => pid === child.pid && what === 'ready')
-    await until(ready, { ms: 60_000, what: 'a producer to be ready' })
+    this.desks.push({ ...desk, child: await this.#produce(desk) })
   }
 
-  #produce({ name, generation, lines }: Pick<Desk, 'name' | 'generation' | 'lines'>): ChildProcess {
+  async #produce({
+    name,
+    generation,
+    lines,
+  }: Pick<Desk, 'name' | 'generation' | 'lines'>): Promise<ChildProcess> {
     const { code, seed, sessions, perSecond, producers, tunables } = this.options
     const options: ProducerOptions = {
       redisUrl: lines.redis.url,
