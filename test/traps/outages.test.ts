@@ -105,6 +105,8 @@ test('I4 · trap: after an outage of Redis that outlived a TTL nobody is judged 
 test('I4 · trap: a verdict that a process is dead ends when it comes back, so a later blip takes no turn from it', async () => {
   // It comes back within three seconds, and takes its lock back whenever it gets to it: it is not judged afresh.
   const tunables = { deadAfterMs: 3000, hungAfterMs: 20_000 }
+  // An idle lock is anybody's, also the sweep's.
+  await world.redis.set(world.keys.tick('sweep'), 'nobody', 'PX', 600_000)
   const [a, b] = [new Stage(), new Stage()]
   const owner = await world.worker(a.handler, tunables)
   const other = await world.worker(b.handler, { ...tunables, ...PATIENT })
