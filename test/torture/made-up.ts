@@ -91,7 +91,7 @@ export function world({
   const messages = new Map(
     scripts.map(([mark, script, times], index): [string, Message] => [
       `chat ${index + 1}`,
-      { id: `m-${index + 1}`, status: null, payload: { do: script, mark, times }, at: 0 },
+      { id: `m-${index + 1}`, status: null, payload: { do: script, mark, times }, at: 10_000 },
     ]),
   )
   const numbered = entries.map((one, index) => ({ ...one, entry: index + 1 }))

@@ -4,6 +4,7 @@ import { fault, good, line, problemsOf, rig, SECOND, world } from './made-up.ts'
 import * as rules from './process-rules.ts'
 
 const ends = problemsOf(rules.ends)
+const leftovers = problemsOf(rules.leftovers)
 
 describe('I10 · processes', () => {
   const ended = (name: string, asked?: string, script = 'echo') => {
@@ -37,4 +38,21 @@ describe('I10 · processes', () => {
     const own = fault('worker-drain', 20, 40, { process: 'P' })
     expect(ends(world({ ...good, history: [...notes, ...own] }))).toHaveLength(2)
   })
+})
+
+test('I9 · a reference that stays although nothing had been broken', () => {
+  const stays = {
+    ...rig,
+    session: 'chat',
+    what: 'stays',
+    name: '1:m-1',
+    fields: { list: 'queue' },
+    ns: 40 * SECOND,
+  }
+  const without = world({ ...good, history: [...good.history, stays, stays] })
+  expect(leftovers(without)).toEqual(['chat: I9: its queue still holds 1:m-1, and nothing had been broken'])
+  const history = [...good.history, ...fault('redis-kill', 10.1, 10.2), stays]
+  expect(leftovers(world({ ...good, history }))).toEqual([])
+  const late = [...good.history, ...fault('redis-kill', 11, 12), stays]
+  expect(leftovers(world({ ...good, history: late }))).toHaveLength(1)
 })

@@ -1,5 +1,6 @@
-// Rules for processes: nobody ends by itself, except with a message that is meant to take its process down.
-import { about } from './excuses.ts'
+// Rules for processes: nobody ends by itself, except with a message that is meant to take its process down, and nothing
+// stays behind in the lists of a session without a fault that kept somebody from clearing it.
+import { about, recoveryMs } from './excuses.ts'
 import { leftInOrder, text } from './record.ts'
 import { type Case, SLACK_MS, type World } from './world.ts'
 
@@ -39,4 +40,23 @@ export function ends(world: World): Case[] {
         return []
     }
   })
+}
+
+/**
+ * A reference is cleared by the turn of its message, or by the wake that follows it. It stays only when it came after the
+ * one and the other was lost, or when Redis went back in time: something happened between the message and its end.
+ */
+export function leftovers(world: World): Case[] {
+  const { facts, history } = world
+  const stays = history.filter(({ what }) => what === 'stays')
+  return [...new Map(stays.map((line) => [`${line.session} ${line.name}`, line])).values()].map(
+    ({ session = '', name = '', fields }): Case => {
+      const seq = Number.parseInt(name, 10)
+      const from = facts.messages.get(`${session} ${seq}`)?.at ?? 0
+      const to = facts.entries.get(session)?.findLast((one) => one.seq === seq)?.at ?? from
+      const excused = about(world, { from, to, afterMs: recoveryMs(world) }).length > 0
+      const said = `${session}: I9: its ${text(fields?.['list'])} still holds ${name}, and nothing had been broken`
+      return { excused, problem: excused ? undefined : said }
+    },
+  )
 }

@@ -87,7 +87,7 @@ export async function idle(
 
 /**
  * What a session's keys hold that should be gone when it is at rest. What somebody else put there may stay. So may, for
- * its time, a reference that came late, and one that a process had taken before it died.
+ * its time, a reference that came late, and one that a process had taken before it died: see the rule `leftovers`.
  */
 async function leftOf(stage: Stage, session: string): Promise<string[]> {
   const { servers } = stage.options
@@ -99,6 +99,7 @@ async function leftOf(stage: Stage, session: string): Promise<string[]> {
     const ends = Number(await servers.ask('PTTL', key)) > 0
     const mayStay = ends && (what === 'queue' || !(await livesWhoRan(stage, session)))
     if (own.length > 0 && !mayStay) left.push(`${key} holds ${own.join(' ')}`)
+    else for (const name of own) stage.note({ what: 'stays', session, name, fields: { list: what } })
   }
   const lock = stage.key(session, 'lock')
   if ((await servers.ask('TYPE', lock)) !== 'string') return left

@@ -4,7 +4,7 @@ import { check } from '../support/checker.ts'
 import { readFacts } from '../support/checker-facts.ts'
 import type { Line } from '../support/history.ts'
 import { codes, deadlines, origins, withdrawals } from './call-rules.ts'
-import { ends } from './process-rules.ts'
+import { ends, leftovers } from './process-rules.ts'
 import { callsOf, faultsOf, text, turnsOf } from './record.ts'
 import { heard, stopped } from './stop-rules.ts'
 import { completions, endings, handOvers, losses, writes } from './turn-rules.ts'
@@ -26,6 +26,7 @@ export const RULES: readonly Rule[] = [
   lateness,
   restarts,
   ends,
+  leftovers,
 ]
 
 /** By rule: how many cases there were, and in how many of them nothing excused anything. */
