@@ -41,13 +41,25 @@ export type {
   QueuedMessage,
   SendItem,
   SendResult,
+  SessionsOptions,
+  StopOptions,
+  StopOutcome,
   StopReceipt,
   TranscriptPage,
 } from './session/answers.ts'
 export { type Check, diagnose, type Diagnosis } from './session/diagnosis.ts'
 export type { Entry, EntryInput } from './session/entry.ts'
 export type { SessionView } from './session/inspection.ts'
+export {
+  type Keyring,
+  type KeyOptions,
+  type KeyView,
+  openKeyring,
+  type Scope,
+  type VerifiedKey,
+} from './session/keyring.ts'
 export { migrate, migrationStatus } from './session/migration.ts'
+export type { CursorMove, ReaderCursor } from './session/reader-cursor.ts'
 export type { MessageInput, SendOptions } from './session/submission.ts'
 export type { Handler, HandlerResult, Turn, TurnMessage } from './session/handler.ts'
 export type {

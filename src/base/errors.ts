@@ -22,9 +22,11 @@ export type ErrorCode =
   | 'IDEMPOTENCY_CONFLICT'
   | 'NOT_WITHDRAWABLE'
   | 'NOT_RETRYABLE'
+  | 'NOT_RUNNING'
   // NotFoundError
   | 'SESSION_NOT_FOUND'
   | 'MESSAGE_NOT_FOUND'
+  | 'KEY_NOT_FOUND'
   // UnavailableError: a store did not answer
   | 'MYSQL_UNAVAILABLE'
   | 'REDIS_UNAVAILABLE'

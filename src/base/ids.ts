@@ -19,6 +19,11 @@ export const newOwnerToken = (processId: string): string => `${processId}.${rand
 
 export const processOf = (ownerToken: string): string => ownerToken.slice(0, ownerToken.indexOf('.'))
 
+export const newKeyId = (): string => random12()
+
+/** About 190 bits, which nobody guesses. */
+export const newSecret = (): string => random16() + random16()
+
 export const newMessageId = (): string => `m-${random20()}`
 
 const SESSION_ID = /^[A-Za-z0-9._:@-]{1,128}$/
@@ -33,6 +38,26 @@ export function checkSessionId(id: unknown): string {
 
 /** Whether a string from outside (a channel, a list) is a session id; for listeners, which ignore what is not. */
 export const isSessionId = (id: string): boolean => SESSION_ID.test(id) && id !== '.' && id !== '..'
+
+const TENANT = /^[A-Za-z0-9._@-]{0,127}$/
+
+/** Part of a session id before its first colon; '' for ids without one. */
+export function checkTenant(tenant: unknown): string {
+  if (typeof tenant === 'string' && TENANT.test(tenant)) return tenant
+  throw new InvalidInputError(
+    'INVALID_ARGUMENT',
+    `Tenant ${show(tenant)} is not allowed: use the part of a session id before its colon, of A-Z a-z 0-9 . _ @ -`,
+  )
+}
+
+/** Who reads a session, in its own words: as a session id. */
+export function checkReader(reader: unknown): string {
+  if (typeof reader === 'string' && isSessionId(reader)) return reader
+  throw new InvalidInputError(
+    'INVALID_ARGUMENT',
+    `Reader ${show(reader)} is not allowed: use 1 to 128 of A-Z a-z 0-9 . _ : @ -`,
+  )
+}
 
 /** Printable ASCII, no space at either end: compares the same in JavaScript, Redis and every SQL collation. */
 const KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,198}[\x21-\x7e])?$/

@@ -8,12 +8,14 @@ import { Command } from 'commander'
 import { addDev } from './dev.ts'
 import { addDoctor } from './doctor.ts'
 import { describeFailure, exitCodeOf } from './exits.ts'
+import { addKeys } from './keys.ts'
 import { addMigrate } from './migrate.ts'
 import { leaveOnBrokenPipe, say } from './output.ts'
 import { addPrune } from './prune.ts'
 import { addReplay } from './replay.ts'
 import { addSend } from './send.ts'
 import { addSessions } from './sessions.ts'
+import { addServe } from './serve.ts'
 import { addWork } from './work.ts'
 
 const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as {
@@ -26,8 +28,19 @@ const program = new Command('butler')
   .showHelpAfterError('(--help tells more)')
   .exitOverride()
 
-for (const add of [addDev, addMigrate, addWork, addSend, addSessions, addPrune, addReplay, addDoctor])
-  add(program)
+const COMMANDS = [
+  addDev,
+  addMigrate,
+  addWork,
+  addServe,
+  addSend,
+  addSessions,
+  addKeys,
+  addPrune,
+  addReplay,
+  addDoctor,
+]
+for (const add of COMMANDS) add(program)
 
 leaveOnBrokenPipe()
 try {

@@ -40,6 +40,9 @@ export async function prune(db: Db, ages: RetentionAges, signal?: AbortSignal): 
     for (const { id, messages, entries } of await readDeleted(db, deletedMs)) {
       await go('messages', () => pruneDeleted(db, 'messages', id, messages))
       await go('entries', () => pruneDeleted(db, 'entries', id, entries))
+      await sql`delete from butler_cursors where session_id = ${id} and updated_at < ${ago(deletedMs)}`.execute(
+        db,
+      )
       // Done: what marks the session as deleted from now on is that it has no message beyond `purge_seq`.
       if (!signal?.aborted) await forgetDeletion(db, id, messages)
     }

@@ -1,5 +1,5 @@
 /**
- * The three tables as Kysely sees them; `migrations/` creates them. The prefix lets them live in an application's own
+ * The tables as Kysely sees them; `migrations/` creates them. The prefix lets them live in an application's own
  * database, so that a message can be enqueued in the application's transaction. Column names are those of the tables.
  * Every statement goes through `guard.ts`, which decodes alike on any pool: BIGINT as number (our numbers stay far
  * below 2^53), DATETIME as Date in UTC, payloads as text.
@@ -10,6 +10,8 @@ export interface Database {
   butler_sessions: SessionsTable
   butler_messages: MessagesTable
   butler_entries: EntriesTable
+  butler_cursors: CursorsTable
+  butler_keys: KeysTable
 }
 
 export interface SessionsTable {
@@ -63,4 +65,24 @@ export interface EntriesTable {
   call_id: string | null
   payload: string
   created_at: Date
+}
+
+export interface CursorsTable {
+  session_id: string
+  reader: string
+  seen: string | null
+  acknowledged: string | null
+  updated_at: Date
+}
+
+export interface KeysTable {
+  id: string
+  secret_hash: string
+  name: string
+  scopes: string
+  tenants: string | null
+  created_at: Date
+  expires_at: Date | null
+  revoked_at: Date | null
+  used_at: Date | null
 }

@@ -175,13 +175,30 @@ export async function readSession(db: Db, id: string): Promise<SessionSummary | 
 /** Sessions by id, a page at a time; optionally only those that run a turn, wait, or are idle. */
 export async function readSessions(
   db: Db,
-  options: { after: string; limit: number; state?: 'running' | 'waiting' | 'idle' | undefined },
+  options: {
+    after: string
+    limit: number
+    state?: 'running' | 'waiting' | 'idle' | undefined
+    tenants?: readonly string[] | undefined
+  },
 ): Promise<SessionSummary[]> {
   let query = selectSummary(db).where('id', '>', options.after).orderBy('id').limit(options.limit)
   if (options.state === 'running') query = query.where('running_seq', 'is not', null)
   if (options.state === 'waiting')
     query = query.where('waiting_since', 'is not', null).where('running_seq', 'is', null)
   if (options.state === 'idle') query = query.where('waiting_since', 'is', null)
+  const { tenants } = options
+  // A tenant's ids lie together: ';' is what follows ':'.
+  if (tenants)
+    query = query.where((eb) =>
+      eb.or(
+        tenants.map((tenant) =>
+          tenant === ''
+            ? eb('id', 'not like', '%:%')
+            : eb.and([eb('id', '>=', `${tenant}:`), eb('id', '<', `${tenant};`)]),
+        ),
+      ),
+    )
   return (await query.execute()).map(toSummary)
 }
 

@@ -24,6 +24,18 @@ export const isBefore = (one: Attempt, other: Attempt): boolean =>
 export const isSame = (one: Attempt, other: Attempt): boolean =>
   one.seq === other.seq && one.attempt === other.attempt
 
+/** Negative: `one` comes before `other`. Deltas lie behind the entry they follow. */
+export function comparePlaces(one: Place, other: Place): number {
+  const [a, b] = [one, other].map(({ entry, delta }) => [
+    entry,
+    delta?.seq ?? 0,
+    delta?.attempt ?? 0,
+    delta?.index ?? 0,
+  ])
+  const at = a!.findIndex((part, index) => part !== b![index])
+  return at === -1 ? 0 : a![at]! - b![at]!
+}
+
 export const formatCursor = ({ entry, delta }: Place): string =>
   delta ? `${entry}.${delta.seq}.${delta.attempt}.${delta.index}` : `${entry}`
 

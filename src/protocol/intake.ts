@@ -39,6 +39,8 @@ export interface Accepted {
   readonly id: string
   /** True when an earlier call with this idempotency key had already been accepted; `seq` and `id` are that one's. */
   readonly duplicate: boolean
+  /** Messages before it that have no final state yet and are not stopped; 0: it is next, runs, or is over. */
+  readonly position: number
 }
 
 /** Decides one message; raises `inboxSeq` (and the tombstone, for an interrupt) when it is accepted. */
@@ -55,8 +57,9 @@ export function admit(
         `Idempotency key of message ${earlier.seq} was used with other content: choose a new key for a new message.`,
       )
     }
+    const { seq, id } = earlier
     // Our own message id means that this is the repeat of a call whose answer was lost, not a second call.
-    return { seq: earlier.seq, id: earlier.id, duplicate: earlier.id !== submission.id }
+    return { seq, id, duplicate: id !== submission.id, position: positionOf(row, seq) }
   }
   const waiting = row.inboxSeq - Math.max(row.doneSeq, row.stopSeq, row.runningSeq ?? 0)
   if (submission.whenBusy === 'reject' && (row.runningSeq !== null || waiting > 0)) {
@@ -73,7 +76,17 @@ export function admit(
   }
   row.inboxSeq += 1
   if (submission.whenBusy === 'interrupt') row.stopSeq = row.inboxSeq - 1
-  return { seq: row.inboxSeq, id: submission.id, duplicate: false }
+  const seq = row.inboxSeq
+  return { seq, id: submission.id, duplicate: false, position: positionOf(row, seq) }
+}
+
+/** A running turn that is being stopped still stands before it. */
+function positionOf(
+  { doneSeq, stopSeq, runningSeq }: Pick<SessionRow, 'doneSeq' | 'stopSeq' | 'runningSeq'>,
+  seq: number,
+): number {
+  const waiting = seq - 1 - Math.max(doneSeq, stopSeq, runningSeq ?? 0)
+  return Math.max(0, waiting) + (runningSeq !== null && runningSeq < seq ? 1 : 0)
 }
 
 /** The numbers of a session row that an enqueue looks at. */
@@ -147,6 +160,12 @@ export interface Stopped {
   /** Whether anything was left to stop. */
   readonly pending: boolean
   readonly owner: string | null
+  /** Every message up to here had its final state then. */
+  readonly doneSeq: number
+  /** Whether the message behind that had started before: its attempt runs, or the next one waits. */
+  readonly hasStarted: boolean
+  /** The last entry of the transcript then. */
+  readonly entrySeq: number
 }
 
 /** Raises the tombstone to `through`, or to everything accepted so far; never beyond, never down. Undefined: deleted. */
@@ -157,13 +176,39 @@ export function stop(draft: Draft, through: number | undefined): Stopped | undef
   // A message that waits for its next attempt waits no longer: it is to get its final state.
   if (target > row.stopSeq)
     draft.set({ stopSeq: target, ...(target > row.doneSeq ? { retryInMs: null } : {}) })
-  const running = row.runningSeq !== null && row.runningSeq <= row.stopSeq ? row.runningSeq : null
+  return stoppedAs(row)
+}
+
+function stoppedAs(row: Readonly<SessionRow>): Stopped {
   return {
     through: row.stopSeq,
-    running,
+    running: row.runningSeq !== null && row.runningSeq <= row.stopSeq ? row.runningSeq : null,
     pending: row.doneSeq < Math.min(row.stopSeq, row.inboxSeq),
     owner: row.owner,
+    doneSeq: row.doneSeq,
+    hasStarted: row.starts > 0,
+    entrySeq: row.entrySeq,
   }
+}
+
+/**
+ * Stops one turn, that of message `turn` or the one under way, and nothing behind it. A message that waits between two
+ * attempts is under way. `done`: it has its final state, or nothing is under way. `waits`: it has not started, and the
+ * tombstone would cover those before it too.
+ */
+export function stopTurn(
+  draft: Draft,
+  turn: number | 'running',
+): { readonly as: 'stopped' | 'done' | 'waits' | 'missing'; readonly stopped: Stopped } | undefined {
+  const { row } = draft
+  if (row.inboxSeq === row.purgeSeq) return undefined
+  const next = row.starts > 0 ? row.doneSeq + 1 : undefined
+  const seq = turn === 'running' ? (next ?? row.doneSeq) : turn
+  if (seq === next) stop(draft, seq)
+  const stopped = stoppedAs(row)
+  if (seq === next) return { as: 'stopped', stopped }
+  if (seq > row.inboxSeq || seq < row.purgeSeq) return { as: 'missing', stopped }
+  return { as: seq <= row.doneSeq ? 'done' : 'waits', stopped }
 }
 
 /**

@@ -138,7 +138,9 @@ export function finish(
   const failures = row.failures + (ending.as === 'retrying' || ending.as === 'failed' ? 1 : 0)
   if (ending.as === 'completed') for (const entry of ending.entries) draft.add(turn.seq, entry)
   if ('error' in ending) draft.add(turn.seq, { type: ENTRY.error, payload: ending.error })
-  endTurn(draft, turn.seq, { outcome: ending.as, openCalls })
+  // So that whoever waits for the handler's end does not take this for it.
+  const detail = successor === undefined ? undefined : ({ detached: true } as const)
+  endTurn(draft, turn.seq, { outcome: ending.as, openCalls, ...(detail && { detail }) })
   switch (ending.as) {
     case 'completed':
       complete(draft, turn.seq)
@@ -166,7 +168,11 @@ export function finish(
 export function endTurn(
   draft: Draft,
   seq: number,
-  end: { outcome: TurnOutcome; openCalls: readonly string[]; detail?: Record<string, string> },
+  end: {
+    outcome: TurnOutcome
+    openCalls: readonly string[]
+    detail?: Readonly<Record<string, string | true>>
+  },
 ): void {
   for (const callId of end.openCalls) {
     draft.add(seq, { type: ENTRY.toolResult, callId, payload: JSON.stringify({ interrupted: true }) })

@@ -38,11 +38,48 @@ export interface QueuedMessage {
   readonly createdAt: string
 }
 
+export interface SessionsOptions {
+  readonly state?: 'running' | 'waiting' | 'idle' | undefined
+  readonly after?: string | undefined
+  readonly limit?: number | undefined
+  readonly tenants?: readonly string[] | undefined
+}
+
+export interface StopOptions {
+  /** Stop up to this message. Default: everything accepted so far. */
+  readonly through?: number | undefined
+  /** Stop only the turn of this message, or the one under way; what waits behind it stays. Not together with `through`. */
+  readonly turn?: number | 'running' | undefined
+  /**
+   * How long to wait until it is really quiet, milliseconds up to 3,600,000: every handler that is stopped has returned,
+   * or can write nothing any more. Default 0: not at all.
+   */
+  readonly waitMs?: number | undefined
+  /** Ends the waiting, not the stop. */
+  readonly signal?: AbortSignal | undefined
+}
+
 export interface StopReceipt {
   /** Nothing with a seq up to here starts any more. */
   readonly through: number
-  /** The message whose turn is being stopped, or null when none was running. */
+  /** The message whose turn was running when this was committed, and is being stopped; null when there was none. */
   readonly running: number | null
+  /** Whether nothing that was stopped can do anything any more. */
+  readonly quiet: boolean
+  /** What became of the messages that had no final state yet; at most the first 1,000. */
+  readonly outcomes: readonly StopOutcome[]
+}
+
+export interface StopOutcome {
+  readonly seq: number
+  /**
+   * `never-started`: it waited, and does not start. `aborted`: its turn was ended, and its handler has returned. `fenced`:
+   * its turn was ended while its handler may still run; it can write nothing any more. `already-done`: it came to its own
+   * end before. `stopping`: that is not known yet, because nobody waited for it, or not long enough.
+   */
+  readonly outcome: 'never-started' | 'aborted' | 'fenced' | 'already-done' | 'stopping'
+  /** When that was known, milliseconds since the call. */
+  readonly ms: number
 }
 
 export interface TranscriptPage {

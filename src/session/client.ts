@@ -12,9 +12,9 @@ import {
   whole,
 } from '../base/arguments.ts'
 import { ClosedError, RefusedError } from '../base/errors.ts'
-import { checkSessionId } from '../base/ids.ts'
+import { checkSessionId, checkTenant } from '../base/ids.ts'
 import { parse } from '../base/payload.ts'
-import { deadline } from '../base/timing.ts'
+import { deadline, now } from '../base/timing.ts'
 import type { CommitOptions, Rule } from '../mysql/ledger.ts'
 import { readMessage, readQueue } from '../mysql/messages.ts'
 import { prune, type Pruned, type RetentionAges } from '../mysql/retention.ts'
@@ -22,13 +22,15 @@ import { eraseSession, readSession, readSessions, type SessionSummary } from '..
 import { readEntries } from '../mysql/transcript.ts'
 import { toUnavailable } from '../mysql/trouble.ts'
 import { parseCursor } from '../protocol/cursor.ts'
-import { type Accepted, stop, type Submission, withdraw } from '../protocol/intake.ts'
+import { type Accepted, stop, stopTurn, type Submission, withdraw } from '../protocol/intake.ts'
 import type {
   AcceptedInTransaction,
   CallersTransaction,
   QueuedMessage,
   SendItem,
   SendResult,
+  SessionsOptions,
+  StopOptions,
   StopReceipt,
   TranscriptPage,
 } from './answers.ts'
@@ -36,7 +38,9 @@ import { toEntry } from './entry.ts'
 import { inspect, type SessionView } from './inspection.ts'
 import { Lookout } from './lookout.ts'
 import { Notifier } from './notifier.ts'
+import { type CursorMove, moveReader, type ReaderCursor, readerCursor } from './reader-cursor.ts'
 import { only, Sender } from './sender.ts'
+import { checkStop, outcomesOf } from './stopping.ts'
 import { type Connections, openStores, type Stores } from './stores.ts'
 import { type MessageInput, SEND_OPTIONS, type SendOptions, toSubmission } from './submission.ts'
 import { unknownMessage, unknownSession } from './unknown.ts'
@@ -154,19 +158,33 @@ export class Client {
   }
 
   /**
-   * Stops everything sent to the session so far, or up to message `through`: what waits never starts, what runs has
-   * its signal fired. What is sent afterwards is not touched. Repeating it is harmless. Redis being away does not
-   * make it fail.
-   * @throws NotFoundError SESSION_NOT_FOUND
+   * Stops everything sent to the session so far, or up to message `through`: what waits never starts, what runs has its
+   * signal fired. What is sent afterwards is not touched. With `turn` it stops one turn alone. Repeating it is harmless.
+   * Redis being away does not make it fail.
+   * @throws NotFoundError SESSION_NOT_FOUND, MESSAGE_NOT_FOUND. RefusedError NOT_RUNNING: message `turn` has not started.
    */
-  async stop(sessionId: string, options: { through?: number } = {}): Promise<StopReceipt> {
+  async stop(sessionId: string, options: StopOptions = {}): Promise<StopReceipt> {
+    const since = now()
     const id = checkSessionId(sessionId)
-    checkOptions(options, ['through'])
-    const through = options.through === undefined ? undefined : whole('through', options.through, 0)
-    const stopped = await this.#commit(id, (draft) => stop(draft, through))
-    if (!stopped) throw unknownSession(id)
-    if (stopped.pending) await this.#notifier.stopped(id, stopped.owner, stopped.through)
-    return { through: stopped.through, running: stopped.running }
+    const { through, turn, waitMs, signal } = checkStop(options)
+    const outcome = await this.#commit(id, (draft): ReturnType<typeof stopTurn> => {
+      if (turn !== undefined) return stopTurn(draft, turn)
+      const stopped = stop(draft, through)
+      return stopped && { as: 'stopped', stopped }
+    })
+    if (!outcome) throw unknownSession(id)
+    const { as, stopped } = outcome
+    if (as === 'missing') throw unknownMessage(id, Number(turn))
+    if (as === 'waits')
+      throw new RefusedError('NOT_RUNNING', `Message ${turn} has not started: withdraw it instead.`)
+    if (as === 'stopped' && stopped.pending) await this.#notifier.stopped(id, stopped.owner, stopped.through)
+    const only = turn === 'running' ? (as === 'done' ? undefined : stopped.doneSeq + 1) : turn
+    const outcomes =
+      as === 'done' && only === undefined
+        ? []
+        : await outcomesOf(stopped, { only, since, waitMs, signal, watch: (at) => this.subscribe(id, at) })
+    const quiet = outcomes.every(({ outcome: how }) => how !== 'stopping')
+    return { through: stopped.through, running: stopped.running, quiet, outcomes }
   }
 
   /**
@@ -213,6 +231,25 @@ export class Client {
   }
 
   /**
+   * How far a reader is; all null when it never said so.
+   * @throws NotFoundError SESSION_NOT_FOUND
+   */
+  async cursor(sessionId: string, reader: string): Promise<ReaderCursor> {
+    const id = checkSessionId(sessionId)
+    return this.#read((_db, mysql) => readerCursor(mysql, id, reader))
+  }
+
+  /**
+   * Says how far a reader is: 1 to 128 characters of a session id name it. Positions only move on: an older one changes
+   * nothing. Resolves with what holds.
+   * @throws NotFoundError SESSION_NOT_FOUND. InvalidInputError INVALID_CURSOR: it lies beyond the last entry.
+   */
+  async moveCursor(sessionId: string, reader: string, move: CursorMove): Promise<ReaderCursor> {
+    const id = checkSessionId(sessionId)
+    return this.#read((_db, mysql) => moveReader(mysql, id, reader, move))
+  }
+
+  /**
    * Where a session stands: what runs, what waits and for what.
    * @throws NotFoundError SESSION_NOT_FOUND
    */
@@ -220,16 +257,18 @@ export class Client {
     return inspect(this.#stores, await this.#session(checkSessionId(sessionId)))
   }
 
-  /** Sessions by id, a page at a time. `limit` 1 to 1,000, default 100; `after` is the last id of the page before. */
-  async sessions(
-    options: { state?: 'running' | 'waiting' | 'idle'; after?: string; limit?: number } = {},
-  ): Promise<SessionSummary[]> {
-    checkOptions(options, ['state', 'after', 'limit'])
+  /**
+   * Sessions by id, a page at a time. `limit` 1 to 1,000, default 100; `after` is the last id of the page before;
+   * `tenants`: only ids whose part before the first colon is one of these ('' for ids without a colon).
+   */
+  async sessions(options: SessionsOptions = {}): Promise<SessionSummary[]> {
+    checkOptions(options, ['state', 'after', 'limit', 'tenants'])
     const limit = whole('limit', options.limit ?? 100, 1, 1000)
     const after = options.after === undefined ? '' : checkSessionId(options.after)
-    const { state } = options
+    const { state, tenants } = options
     if (state !== undefined) oneOf('state', state, ['running', 'waiting', 'idle'])
-    return this.#read((db) => readSessions(db, { after, limit, state }))
+    if (tenants) for (const tenant of checkList('tenants', tenants)) checkTenant(tenant)
+    return this.#read((db) => readSessions(db, { after, limit, state, tenants }))
   }
 
   /**
@@ -312,10 +351,11 @@ export class Client {
     return session
   }
 
-  async #read<T>(read: (db: Stores['mysql']['db']) => Promise<T>): Promise<T> {
+  async #read<T>(read: (db: Stores['mysql']['db'], mysql: Stores['mysql']) => Promise<T>): Promise<T> {
     this.#assertOpen()
+    const { mysql } = this.#stores
     try {
-      return await read(this.#stores.mysql.db)
+      return await read(mysql.db, mysql)
     } catch (error) {
       throw toUnavailable(error)
     }
