@@ -3,7 +3,7 @@
  * Only wires: who asks, what for, and which route it is.
  */
 import { Hono } from 'hono'
-import { type Client, createLogger, InvalidInputError, type Logger } from '../index.ts'
+import { checkSessionId, type Client, createLogger, InvalidInputError, type Logger } from '../index.ts'
 import { type Access, covers, type Principal } from './access.ts'
 import { readJson } from './body.ts'
 import { messageRoutes } from './message-routes.ts'
@@ -137,6 +137,7 @@ async function answer(
 ): Promise<Response> {
   const principal = await service.access.identify(request.headers.get('authorization'))
   admit(route, principal, session)
+  if (session !== '') checkSessionId(session)
   const query = route.query ? check(route.query, queryOf(request), 'query') : undefined
   const body = route.body
     ? check(route.body, await readJson(request, service.bodyMaxBytes), 'body')

@@ -43,7 +43,7 @@ const open = (summary: string, answers: Record<number, string>): Part => ({
 
 function operation(route: Route): Part {
   const { name, summary, right, body, answers, refusals = [] } = route
-  const refused = [...new Set([...COMMON_REFUSALS, ...refusals, ...(body ? [413, 415] : [])])].toSorted()
+  const refused = [...new Set([...COMMON_REFUSALS, ...refusals, ...(body ? [413, 415] : [])])]
   return {
     operationId: name,
     summary,

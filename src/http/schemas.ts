@@ -106,28 +106,31 @@ export const stopped = z.strictObject({
 
 const sessionFields = {
   id: z.string(),
-  inboxSeq: z.int(),
-  doneSeq: z.int(),
-  stopSeq: z.int(),
+  inboxSeq: z.int().meta({ description: 'The last number given to a message.' }),
+  doneSeq: z.int().meta({ description: 'Every message up to here has its final state.' }),
+  stopSeq: z.int().meta({ description: 'Every message up to here must not start, or must stop.' }),
   runningSeq: z.int().nullable(),
   epoch: z.int(),
   starts: z.int(),
   failures: z.int(),
   handovers: z.int(),
   crashes: z.int(),
-  entrySeq: z.int(),
+  entrySeq: z.int().meta({ description: 'The last entry of the transcript.' }),
   retryInMs: z.number().nullable(),
-  retryAt: z.string().nullable(),
-  owner: z.string().nullable(),
+  retryAt: time.nullable(),
+  waitingSince: time.nullable(),
+  createdAt: time,
+  updatedAt: time,
 }
-export const summary = z.looseObject(sessionFields)
-export const session = z.looseObject({
+export const summary = z.strictObject(sessionFields)
+export const session = z.strictObject({
   ...sessionFields,
   state: z.enum(['running', 'retrying', 'waiting', 'idle']),
   queueDepth: z.int(),
-  runningSince: z.string().nullable(),
+  runningSince: time.nullable(),
   waitsFor: z.string().nullable(),
   ownerProcess: z.string().nullable(),
+  lock: z.union([z.enum(['free', 'unknown']), z.strictObject({ process: z.string(), busy: z.boolean() })]),
 })
 export const sessions = z.strictObject({
   sessions: z.array(summary),

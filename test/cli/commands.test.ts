@@ -39,7 +39,7 @@ describe('migrate', () => {
     const empty = await freshDatabase()
     const flags = ['--mysql', empty.url]
     const before = await run('migrate', 'status', ...flags, '--json')
-    expect(jsonLines(before.stdout).map(({ appliedAt }) => appliedAt)).toEqual([null, null, null])
+    expect(new Set(jsonLines(before.stdout).map(({ appliedAt }) => appliedAt))).toEqual(new Set([null]))
     const first = await run('migrate', 'up', ...flags)
     expect(first).toMatchObject({
       code: 0,

@@ -15,7 +15,7 @@ export interface Ask {
   readonly key?: string | undefined
   readonly body?: unknown
   /** As it is. */
-  readonly text?: BodyInit
+  readonly text?: string | Uint8Array<ArrayBuffer> | ReadableStream
   readonly headers?: Record<string, string>
   readonly signal?: AbortSignal
 }

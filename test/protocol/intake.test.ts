@@ -12,6 +12,7 @@ test('I2 · an accepted message gets the next number', () => {
     seq: 7,
     id: 'm-new',
     duplicate: false,
+    position: 4,
   })
   expect(numbers.inboxSeq).toBe(7)
 })
@@ -22,6 +23,7 @@ test('I6 · a known key answers with its first message and raises nothing', () =
     seq: 4,
     id: 'm-first',
     duplicate: true,
+    position: 3,
   })
   expect(numbers.inboxSeq).toBe(6)
 })

@@ -178,6 +178,7 @@ test('I5 · whenBusy interrupt stops what runs and what waits, and runs itself',
   expect(await client.enqueue(id, 'now', { whenBusy: 'interrupt', idempotencyKey: 'i' })).toEqual({
     ...sent,
     duplicate: true,
+    position: 0,
   })
   expect(await client.inspect(id)).toMatchObject({ state: 'running', stopSeq: 2 })
   await client.stop(id)
