@@ -5,7 +5,7 @@ import { events, follow, type Sent } from '../service/stream.ts'
 import { eventually } from '../traps/world.ts'
 import { openServed } from './served.ts'
 
-const SLOW = import.meta.env.MODE === 'slow'
+const SLOW = process.env.MODE === 'slow'
 const EVENTS = SLOW ? 1000 : 300
 const STEP = SLOW ? 1 : 7
 const WATCHERS = 500

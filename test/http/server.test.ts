@@ -1,7 +1,6 @@
 // The server itself: what a client may do to it, what its streams look like on the wire, and how it leaves.
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
-import { createClient } from '../../src/index.ts'
 import { createHttpHandler, openAccess } from '../../src/http/index.ts'
 import { events, type Sent } from '../service/stream.ts'
 import { eventually } from '../traps/world.ts'
@@ -106,7 +105,7 @@ describe('requests', () => {
           })
         ).status,
       ).toBe(400)
-    for (const name of ['\u00e4\u00f6', ' x ', 'x'.repeat(201)])
+    for (const name of ['\u00e4\u00f6', 'x'.repeat(201)])
       expect(
         (
           await api.ask('POST', '/v1/sessions/acme:x/messages', {
@@ -141,7 +140,7 @@ describe('requests', () => {
   })
 
   test('of pages from elsewhere are not allowed, but for those that are', async () => {
-    const { urls } = await open(1, { corsOrigins: ['https://app.example'] })
+    const { urls, api } = await open(1, { corsOrigins: ['https://app.example'] })
     const ask = async (origin: string) => {
       const response = await fetch(`${urls[0]}/v1/sessions`, {
         method: 'OPTIONS',
@@ -153,7 +152,7 @@ describe('requests', () => {
     expect(await ask('https://evil.example')).toEqual([403, null])
     expect(() =>
       createHttpHandler({
-        client: createClient({ redis: 'redis://127.0.0.1:9', mysql: 'mysql://127.0.0.1:9/x' }),
+        client: api.client,
         access: openAccess(),
         corsOrigins: ['*'],
       }),

@@ -12,6 +12,7 @@ import * as lock from '../../src/redis/lock.ts'
 import * as queue from '../../src/redis/queue.ts'
 import { Listener, Publisher } from '../../src/redis/wake.ts'
 import { ownRedis } from '../support/services.ts'
+import { eventually } from '../support/eventually.ts'
 
 const MINE = 'P1.aaaaaaaaaaaaaaaa'
 const LATER = 'P1.bbbbbbbbbbbbbbbb'
@@ -34,10 +35,9 @@ beforeAll(async () => {
   ])
   const admin = new Redis(server.url)
   await admin.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
-  await vi.waitFor(
-    async () => expect(await admin.call('CLUSTER', 'INFO')).toContain('cluster_state:ok'),
-    20_000,
-  )
+  await eventually(async () => expect(await admin.call('CLUSTER', 'INFO')).toContain('cluster_state:ok'), {
+    ms: 20_000,
+  })
   admin.disconnect()
   theirs = new Cluster([{ host: '127.0.0.1', port: server.port }], { lazyConnect: true, scaleReads: 'slave' })
   connection = connectRedis(theirs, {
@@ -117,7 +117,7 @@ test('deltas, and what watchers are told', async () => {
   expect(appended).toEqual([true, true, true, true])
   expect(await live.readLive(redis, keys, 'a')).toMatchObject([{ deltas: [{ index: 1, value: 'x' }] }])
   await new Publisher(redis, keys).changed(IDS)
-  await vi.waitFor(() => expect(heard).toHaveLength(8))
+  await eventually(() => expect(heard).toHaveLength(8))
   expect(await live.clearLive(redis, keys, 'a', draft)).toBe(true)
   subscriber.disconnect()
 })
@@ -139,15 +139,15 @@ test('notifications arrive over a connection to one node, also after that was ki
     onTrouble: () => undefined,
   })
   listener.start()
-  await vi.waitFor(() => expect(onSubscribed).toHaveBeenCalledTimes(1), 5_000)
+  await eventually(() => expect(onSubscribed).toHaveBeenCalledTimes(1))
   await publisher.wakeProcess('P1', ['a', 'b'])
-  await vi.waitFor(() => expect(heard).toEqual(['a b']))
+  await eventually(() => expect(heard).toEqual(['a b']))
   const admin = new Redis(server.url)
   await admin.call('CLIENT', 'KILL', 'TYPE', 'pubsub')
   admin.disconnect()
-  await vi.waitFor(() => expect(onSubscribed).toHaveBeenCalledTimes(2), 5_000)
+  await eventually(() => expect(onSubscribed).toHaveBeenCalledTimes(2))
   await publisher.stop('P1', 'a', 3)
-  await vi.waitFor(() => expect(heard).toEqual(['a b', 'a 3']))
+  await eventually(() => expect(heard).toEqual(['a b', 'a 3']))
   await listener.stop()
 })
 
@@ -158,9 +158,9 @@ test('a flushed script cache and a restart go by', async () => {
   admin.disconnect()
   expect(await lock.renewMany(redis, keys, [{ id: 'z', token: MINE }], TTL)).toEqual(['retaken'])
   await server.restart()
-  await vi.waitFor(
+  await eventually(
     async () =>
       expect(await lock.renewMany(redis, keys, [{ id: 'z', token: MINE }], TTL)).toEqual(['retaken']),
-    20_000,
+    { ms: 20_000 },
   )
 })

@@ -1,10 +1,11 @@
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Server } from '../../src/cli/servers.ts'
 import { connectRedis, type RedisClient, type RedisConnection } from '../../src/redis/connect.ts'
 import * as fleet from '../../src/redis/fleet.ts'
 import { Keys } from '../../src/redis/keys.ts'
 import { Listener } from '../../src/redis/wake.ts'
 import { freshPrefix, ownRedis } from '../support/services.ts'
+import { eventually } from '../support/eventually.ts'
 
 const beatOf = (overrides: Partial<fleet.HeartbeatValue> = {}): fleet.HeartbeatValue => ({
   version: 1,
@@ -129,7 +130,7 @@ test('look tells a subscriber from a heartbeat', async () => {
   })
   stops.push(() => listener.stop())
   listener.start()
-  await vi.waitFor(() => expect(listener.upSinceMs()).not.toBeNull())
+  await eventually(() => expect(listener.upSinceMs()).not.toBeNull())
   await join('Both')
   await join('Beats')
   await redis.set(keys.process('Odd'), '{')

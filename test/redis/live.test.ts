@@ -1,11 +1,12 @@
 // The running attempt's deltas in Redis: appended and published in one step, bounded, and never an older attempt's.
 import { Redis } from 'ioredis'
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Server } from '../../src/cli/servers.ts'
 import { connectRedis, type RedisClient, type RedisConnection } from '../../src/redis/connect.ts'
 import { Keys } from '../../src/redis/keys.ts'
 import { appendLive, clearLive, type Chunk, formatChunk, parseChunk, readLive } from '../../src/redis/live.ts'
 import { freshPrefix, ownRedis } from '../support/services.ts'
+import { eventually } from '../support/eventually.ts'
 
 const ID = 'chat-1'
 const LIMITS = { maxDeltas: 100, maxBytes: 100_000, ttlMs: 60_000 }
@@ -56,7 +57,7 @@ test('what is appended is kept in order, published as it is, and expires', async
   expect(await append(chunk(1, 1, 1, 2))).toBe(true)
   expect(await append(chunk(1, 1, 3))).toBe(true)
   expect(await kept()).toEqual(['1/1 1', '1/1 2', '1/1 3'])
-  await vi.waitFor(() => expect(heard).toHaveLength(2))
+  await eventually(() => expect(heard).toHaveLength(2))
   expect(heard).toEqual(await readLive(redis, keys, ID))
   expect(heard[0]?.deltas[1]).toEqual({ index: 2, after: 2, value: 'd2' })
   const ttl = await redis.pttl(keys.live(ID))
@@ -75,7 +76,7 @@ test('a repeated call and an older attempt change nothing and are heard by nobod
   expect(await clearLive(redis, keys, ID, { seq: 1, attempt: 1 })).toBe(false)
   expect(await kept()).toEqual(['1/2 1'])
   expect(await append(chunk(1, 2, 3))).toBe(true)
-  await vi.waitFor(() => expect(heard).toEqual([formatChunk(chunk(1, 2, 3))]))
+  await eventually(() => expect(heard).toEqual([formatChunk(chunk(1, 2, 3))]))
   subscriber.disconnect()
 })
 

@@ -10,6 +10,7 @@ import { Subscription } from '../../src/redis/subscription.ts'
 import { Listener, Publisher, type ListenerOptions } from '../../src/redis/wake.ts'
 import { freshPrefix, ownRedis } from '../support/services.ts'
 import { startProxy } from './proxy.ts'
+import { eventually } from '../support/eventually.ts'
 
 const P = 'ProcessMine1'
 
@@ -20,7 +21,7 @@ let keys: Keys
 const stops: (() => Promise<unknown>)[] = []
 
 const connectTo = (url: string) =>
-  connectRedis(url, { timeoutMs: 1_000, onTrouble: () => undefined, onReady: () => undefined })
+  connectRedis(url, { timeoutMs: 10_000, onTrouble: () => undefined, onReady: () => undefined })
 
 beforeAll(async () => {
   server = await ownRedis()
@@ -58,8 +59,7 @@ async function listen(overrides: Partial<ListenerOptions> = {}) {
   })
   stops.push(() => listener.stop())
   listener.start()
-  const subscribed = (times: number) =>
-    vi.waitFor(() => expect(subscriptions).toBeGreaterThanOrEqual(times), 10_000)
+  const subscribed = (times: number) => eventually(() => expect(subscriptions).toBeGreaterThanOrEqual(times))
   return { listener, heard, troubles, subscribed, subscriptions: () => subscriptions }
 }
 
@@ -72,7 +72,7 @@ test('each notification arrives with its kind, and the publisher learns who hear
   expect(await publisher.retake(P, 'a', 'ProcessMine1.aaaa')).toBe(1)
   expect(await publisher.wakeProcess('ProcessGone1', ['a'])).toBe(0)
   expect(await publisher.wakeProcess(P, [])).toBe(0)
-  await vi.waitFor(() =>
+  await eventually(() =>
     expect(heard).toEqual([
       'wake a b:1 directed',
       'wake c general',
@@ -87,7 +87,7 @@ test('a wake for very many sessions is split', async () => {
   await subscribed(1)
   const ids = Array.from({ length: 1_001 }, (_, n) => `s-${n}`)
   expect(await publisher.wakeAll(ids)).toBe(1)
-  await vi.waitFor(() => expect(heard).toHaveLength(3))
+  await eventually(() => expect(heard).toHaveLength(3))
   expect(heard.flatMap((line) => line.split(' ').slice(1, -1))).toEqual(ids)
 })
 
@@ -114,13 +114,13 @@ test('a session’s watchers hear its events', async () => {
   const channel = keys.sessionChannel('a')
   await expect(subscription.add(channel)).rejects.toThrow('no subscriber connection')
   subscription.start()
-  await vi.waitFor(() => expect(onSubscribed).toHaveBeenCalled())
+  await eventually(() => expect(onSubscribed).toHaveBeenCalled())
   await subscription.add(keys.sessionChannel('b'))
   await publisher.changed(['a', 'nobody', 'b'])
-  await vi.waitFor(() => expect(heard).toEqual([`${channel} look`, `${keys.sessionChannel('b')} look`]))
+  await eventually(() => expect(heard).toEqual([`${channel} look`, `${keys.sessionChannel('b')} look`]))
   await subscription.remove(channel)
   await publisher.changed(['a', 'b'])
-  await vi.waitFor(() => expect(heard.slice(2)).toEqual([`${keys.sessionChannel('b')} look`]))
+  await eventually(() => expect(heard.slice(2)).toEqual([`${keys.sessionChannel('b')} look`]))
 })
 
 describe('junk (PS-08)', () => {
@@ -145,7 +145,7 @@ describe('junk (PS-08)', () => {
     await subscribed(1)
     await connection.commands.publish(keys.processChannel(P), message)
     await publisher.wakeProcess(P, ['after'])
-    await vi.waitFor(() => expect(heard).toEqual([expect.stringMatching(/^junk /), 'wake after directed']))
+    await eventually(() => expect(heard).toEqual([expect.stringMatching(/^junk /), 'wake after directed']))
     expect(heard[0]?.length).toBeLessThan(120)
   })
 
@@ -154,7 +154,7 @@ describe('junk (PS-08)', () => {
     await subscribed(1)
     await connection.commands.publish(keys.wakeChannel, 'wake a b/c .. d')
     await connection.commands.publish(keys.wakeChannel, 'stop a 1')
-    await vi.waitFor(() => expect(heard).toEqual(['junk b/c', 'wake a d general', 'junk stop a 1']))
+    await eventually(() => expect(heard).toEqual(['junk b/c', 'wake a d general', 'junk stop a 1']))
   })
 
   test('a callback that throws is trouble, and the next notification arrives', async () => {
@@ -168,7 +168,7 @@ describe('junk (PS-08)', () => {
     await subscribed(1)
     await publisher.wakeProcess(P, ['a'])
     await publisher.wakeProcess(P, ['a'])
-    await vi.waitFor(() => expect(troubles).toEqual([new Error('no 1'), new Error('no 2')]))
+    await eventually(() => expect(troubles).toEqual([new Error('no 1'), new Error('no 2')]))
   })
 })
 
@@ -182,7 +182,7 @@ describe('it is always there again', () => {
     await subscribed(2)
     expect(listener.upSinceMs()).toBeGreaterThan(first ?? 0)
     expect(await publisher.wakeProcess(P, ['a'])).toBe(1)
-    await vi.waitFor(() => expect(heard).toEqual(['wake a directed']))
+    await eventually(() => expect(heard).toEqual(['wake a directed']))
   })
 
   test('after a Redis restart, and while it is down it says so', async () => {
@@ -193,8 +193,8 @@ describe('it is always there again', () => {
     const { listener, troubles, subscribed } = await listen({ connect: other.subscriber })
     await subscribed(1)
     await own.stop()
-    await vi.waitFor(() => expect(listener.upSinceMs()).toBeNull())
-    await vi.waitFor(() => expect(troubles.length).toBeGreaterThan(2))
+    await eventually(() => expect(listener.upSinceMs()).toBeNull())
+    await eventually(() => expect(troubles.length).toBeGreaterThan(2))
     await own.restart({ empty: true })
     await subscribed(2)
     expect(listener.upSinceMs()).not.toBeNull()
@@ -210,7 +210,7 @@ describe('it is always there again', () => {
     proxy.blackhole()
     await subscribed(2)
     await publisher.wakeProcess(P, ['a'])
-    await vi.waitFor(() => expect(heard).toEqual(['wake a directed']))
+    await eventually(() => expect(heard).toEqual(['wake a directed']))
   })
 
   test('when Redis was down from the start', async () => {
@@ -220,7 +220,7 @@ describe('it is always there again', () => {
     stops.push(() => own.stop())
     stops.push(() => other.close())
     const { listener, subscribed, troubles } = await listen({ connect: other.subscriber })
-    await vi.waitFor(() => expect(troubles.length).toBeGreaterThan(1))
+    await eventually(() => expect(troubles.length).toBeGreaterThan(1))
     expect(listener.upSinceMs()).toBeNull()
     await own.restart()
     await subscribed(1)
@@ -240,10 +240,10 @@ describe('it is always there again', () => {
       connect: other.subscriber,
     })
     await subscribed(1)
-    await vi.waitFor(() => expect(ping.mock.calls.length).toBeGreaterThan(5), 5_000)
+    await eventually(() => expect(ping.mock.calls.length).toBeGreaterThan(5))
     ping.mockRestore()
     await publisher.wakeProcess(P, ['a'])
-    await vi.waitFor(() => expect(heard).toEqual(['wake a directed']))
+    await eventually(() => expect(heard).toEqual(['wake a directed']))
     expect(subscriptions()).toBe(1)
     expect(troubles).toEqual([])
     recipe.disconnect()
@@ -272,6 +272,6 @@ describe('start and stop', () => {
       await listener.stop()
     }
     expect(troubles).toEqual([])
-    await vi.waitFor(async () => expect(await publisher.wakeProcess(P, ['a'])).toBe(0))
+    await eventually(async () => expect(await publisher.wakeProcess(P, ['a'])).toBe(0))
   })
 })
