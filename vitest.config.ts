@@ -13,7 +13,9 @@ export default defineConfig(({ mode }) => {
   const slow = mode === 'slow'
   return {
     test: {
-      include: slow ? [...SLOW, 'test/session/watch.test.ts'] : ['test/**/*.test.ts'],
+      include: slow
+        ? [...SLOW, 'test/session/watch.test.ts', 'test/http/resume.test.ts']
+        : ['test/**/*.test.ts'],
       exclude: slow ? configDefaults.exclude : [...configDefaults.exclude, ...SLOW],
       globalSetup: ['test/support/global-setup.ts'],
       setupFiles: ['test/support/leak-check.ts'],

@@ -37,7 +37,7 @@ export async function* events(url: string, { session, key, after, signal }: Wher
       let event = 'message'
       const data: string[] = []
       for (const line of block.split('\n')) {
-        const [, name, value = ''] = /^(\w+): ?(.*)$/.exec(line) ?? []
+        const [, name, value = ''] = /^(\w+): ?([^]*)$/.exec(line) ?? []
         if (name === 'event') event = value
         else if (name === 'id') id = value
         else if (name === 'data') data.push(value)
