@@ -40,6 +40,14 @@ export interface Told {
   readonly run: Run
 }
 
+/** One stop that waited until it was quiet, and what became of the running turn. */
+export interface Stop {
+  readonly session: string
+  readonly calledAt: number
+  readonly quietAt: number
+  readonly outcome: string
+}
+
 export interface Burst {
   readonly sessions: number
   readonly perSession: number
@@ -65,6 +73,7 @@ export interface Asks {
   burst: [argument: Burst, answer: Sent[]]
   stream: [argument: Stream, answer: Sent[]]
   hold: [argument: { session: string; handlerMs: number; emits?: number }, answer: Sent]
+  stop: [argument: { session: string }, answer: Stop]
   watch: [argument: { session: string; watchers: number }, answer: undefined]
   seen: [argument: undefined, answer: { latencies: number[]; deltas: number }]
   rssMiB: [argument: undefined, answer: number]
@@ -121,6 +130,11 @@ function beProducer(config: ProcessConfig): Answers {
   }
   return {
     hold: ({ session, handlerMs, emits }) => send(session, handlerMs, 0, emits),
+    stop: async ({ session }) => {
+      const calledAt = monotonicMs()
+      const { outcomes } = await client.stop(session, { waitMs: 60_000 })
+      return { session, calledAt, quietAt: monotonicMs(), outcome: outcomes[0]?.outcome ?? 'nothing' }
+    },
     burst: async ({ sessions, perSession, inFlight, bytes, handlerMs }) => {
       const sent: Sent[] = []
       const lane = async (first: number) => {

@@ -146,7 +146,7 @@ export class Child {
   readonly #process: ChildProcess
   readonly #waiting = new Map<number, { resolve: (value: never) => void; reject: (error: Error) => void }>()
   readonly #exited: Promise<unknown>
-  readonly #told = new EventEmitter()
+  readonly #told = new EventEmitter().setMaxListeners(0)
   #last = 0
 
   constructor(process: ChildProcess, role: string) {

@@ -23,8 +23,8 @@ export type Workload = (rig: Rig, settings: Settings) => Promise<Row[]>
 interface Cast {
   readonly workers: Child[]
   readonly producer: Child
-  /** One more worker like the others, or somebody who watches. */
-  readonly hire: (role?: 'worker' | 'watcher') => Promise<Child>
+  /** One more process: a worker like the others by default. `unheard`: nothing that is published reaches it, or others. */
+  readonly hire: (role?: ProcessConfig['role'], how?: { unheard: boolean }) => Promise<Child>
 }
 
 /** Runs `play` with so many workers that hear and a producer that is connected; everything is gone afterwards. */
@@ -37,8 +37,9 @@ async function stage<T>(
   const { tunables = {}, tell = false, graceMs = 0 } = options
   const config = { ...stores, tunables, tell, graceMs }
   const all: Child[] = []
-  const hire = async (role: ProcessConfig['role'] = 'worker') => {
-    const child = await rig.spawn({ ...config, role })
+  const hire: Cast['hire'] = async (role = 'worker', { unheard } = { unheard: false }) => {
+    const prefix = unheard ? `${stores.prefix}-apart` : stores.prefix
+    const child = await rig.spawn({ ...config, role, prefix })
     all.push(child)
     return child
   }
@@ -277,6 +278,48 @@ export const watch: Workload = async (rig) => {
           faults: deltas === emits * (watchers + 1) ? '' : `${deltas} deltas`,
         }
       }),
+    )
+  }
+  return rows
+}
+
+/** Stops are spread over this long, so that looks at the rows meet them at any age. */
+const STOPS_MS = 10_000
+
+/** W10: Stop, from another process, with and without notices: how soon signals fire, and when it is known to be quiet. */
+export const stop: Workload = async (rig) => {
+  const rows: Row[] = []
+  for (const unheard of [false, true]) {
+    const options = { workers: 1, tell: true, tunables: { concurrency: 200 } }
+    rows.push(
+      ...(await stage(rig, options, async ({ workers: [worker], producer, hire }) => {
+        const sessions = Array.from({ length: unheard ? 100 : 200 }, (_, index) => `turn-${index}`)
+        if (!worker) return []
+        const stopper = await hire('producer', { unheard })
+        const started = sessions.map((session) => worker.heard('started', session, 1))
+        const ended = sessions.map((session) => worker.heard('ended', session, 1))
+        for (const session of sessions) await producer.ask('hold', { session, handlerMs: 600_000 })
+        await Promise.all(started)
+        const beginAt = monotonicMs()
+        const stops = sessions.map(async (session, index) => {
+          await sleep(beginAt + (index * STOPS_MS) / sessions.length - monotonicMs())
+          return stopper.ask('stop', { session })
+        })
+        const told = await Promise.all(stops)
+        const signals = await Promise.all(ended)
+        const latencies = told.map(({ calledAt }, index) => (signals[index]?.endedAt ?? NaN) - calledAt)
+        const others = told.filter(({ outcome }) => outcome !== 'aborted').length
+        const how = unheard ? 'every notice lost' : 'notified'
+        const faults = others === 0 ? 'none' : `${others} not aborted`
+        return [
+          { ms: `stop → signal, ${how}`, ...spread(latencies), faults },
+          {
+            ms: `stop → quiet, ${how}`,
+            ...spread(told.map(({ calledAt, quietAt }) => quietAt - calledAt)),
+            faults,
+          },
+        ]
+      })),
     )
   }
   return rows

@@ -34,6 +34,7 @@ export type { Pruned, RetentionAges } from './mysql/retention.ts'
 export type { SessionSummary } from './mysql/sessions.ts'
 export type { Accepted, WhenBusy } from './protocol/intake.ts'
 export type { MessageSource } from './protocol/session-row.ts'
+export type { StopResult } from './protocol/stop-outcome.ts'
 export { type Audit, openAudit } from './session/audit.ts'
 export type {
   AcceptedInTransaction,
@@ -41,7 +42,6 @@ export type {
   QueuedMessage,
   SendItem,
   SendResult,
-  SessionsOptions,
   StopOptions,
   StopOutcome,
   StopReceipt,

@@ -97,7 +97,10 @@ export const CATALOGUE = {
 
   'turn.started': event<Turn>('debug', 'A turn began.'),
   'turn.completed': event<Turn & { durationMs: number }>('debug', 'A turn and its message are complete.'),
-  'turn.stopped': event<Ended>('info', 'The message was stopped, while it ran or before.'),
+  'turn.stopped': event<Ended & { afterMs?: number | undefined }>(
+    'info',
+    'The message was stopped, while it ran (so long after its signal had fired) or before.',
+  ),
   'turn.failed': event<Ended & { error: unknown }>(
     'warn',
     'The message has failed for good; the session goes on.',

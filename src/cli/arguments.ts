@@ -6,6 +6,9 @@ export function wholeNumber(text: string): number {
   throw new InvalidArgumentError('Use a whole number.')
 }
 
+export const seqOrRunning = (text: string): number | 'running' =>
+  text === 'running' ? text : wholeNumber(text)
+
 export function positiveNumber(text: string): number {
   const value = Number(text)
   if (text.trim() !== '' && Number.isFinite(value) && value > 0) return value

@@ -49,8 +49,8 @@ async function send(session: string, text: string | undefined, flags: SendFlags)
   })
 }
 
-export const receipt = (session: string, { seq, id, duplicate }: Accepted): string =>
-  `${session} seq=${seq} id=${id}${duplicate ? ' duplicate' : ''}`
+export const receipt = (session: string, { seq, id, duplicate, position }: Accepted): string =>
+  `${session} seq=${seq} id=${id}${position > 0 ? ` position=${position}` : ''}${duplicate ? ' duplicate' : ''}`
 
 async function headOf(client: Client, session: string): Promise<number> {
   try {

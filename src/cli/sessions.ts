@@ -1,8 +1,9 @@
 /** `butler sessions`: look at sessions and do to them what a person may do. */
 import { type Command, Option } from 'commander'
-import { wholeNumber } from './arguments.ts'
+import type { StopReceipt, StopResult } from '../index.ts'
+import { positiveNumber, seqOrRunning, wholeNumber } from './arguments.ts'
 import { withClient } from './clients.ts'
-import { UsageError } from './exits.ts'
+import { EXIT, ExitError, UsageError } from './exits.ts'
 import { entryLine, print, printJson, sessionCells, sessionLines, short, table } from './output.ts'
 import { receipt } from './send.ts'
 import { type StoreFlags, withStoreFlags } from './settings.ts'
@@ -33,9 +34,11 @@ export function addSessions(program: Command): void {
     .option('--after <entry>', 'begin after this entry', wholeNumber)
     .option('--no-follow', 'end at the present end')
     .action(tail)
-  act('stop', 'stop what runs and what waits')
+  read('stop', 'stop what runs and what waits')
     .argument('<session>')
     .option('--through <seq>', 'only up to this message', wholeNumber)
+    .option('--turn <seq|running>', 'only the turn of this message; what waits behind it stays', seqOrRunning)
+    .option('--wait <seconds>', 'until it is quiet; exit 1 when it is not by then', positiveNumber)
     .action(stop)
   act('retry', 'send a failed or stopped message again')
     .argument('<session>')
@@ -90,12 +93,31 @@ async function tail(session: string, flags: Flags<{ after?: number; follow: bool
   })
 }
 
-async function stop(session: string, flags: Flags<{ through?: number }>): Promise<void> {
-  const { through: upTo } = flags
-  const options = upTo === undefined ? {} : { through: upTo }
-  const { through, running } = await withClient(flags, (client) => client.stop(session, options))
-  const turn = running === null ? 'no turn was running' : `message ${running} is being stopped`
-  print(`${session} stopped through=${through}: ${turn}`)
+async function stop(
+  session: string,
+  flags: Flags<{ through?: number; turn?: number | 'running'; wait?: number }>,
+): Promise<void> {
+  const { through, turn, wait } = flags
+  const options = { through, turn, waitMs: wait && Math.ceil(wait * 1000) }
+  const receipt = await withClient(flags, (client) => client.stop(session, options))
+  if (flags.json) printJson(receipt)
+  else print(`${session} stopped through=${receipt.through}: ${describe(receipt)}`)
+  if (wait && !receipt.quiet) throw new ExitError(EXIT.failed, `It is not quiet after ${wait} s.`)
+}
+
+function describe({ outcomes }: StopReceipt): string {
+  const seqsOf = (kind: StopResult) =>
+    outcomes.filter(({ outcome }) => outcome === kind).map(({ seq }) => seq)
+  const [waiting, done] = [seqsOf('never-started').length, seqsOf('already-done')]
+  const words = [
+    ...seqsOf('stopping').map((seq) => `message ${seq} is being stopped`),
+    ...seqsOf('aborted').map((seq) => `message ${seq} was aborted`),
+    ...seqsOf('fenced').map((seq) => `message ${seq} was cut off`),
+  ]
+  if (words.length === 0) words.push('no turn was running')
+  if (waiting > 0) words.push(`${waiting} waiting will not start`)
+  if (done.length > 0) words.push(`${done.length === 1 ? `message ${done[0]}` : done.length} already done`)
+  return words.join(', ')
 }
 
 async function retry(session: string, seq: number, flags: Flags): Promise<void> {

@@ -39,7 +39,7 @@ export interface Accepted {
   readonly id: string
   /** True when an earlier call with this idempotency key had already been accepted; `seq` and `id` are that one's. */
   readonly duplicate: boolean
-  /** Messages before it that have no final state yet and are not stopped; 0: it is next, runs, or is over. */
+  /** How many messages before it had no final state at this moment; 0: it is next, runs or is over. */
   readonly position: number
 }
 
@@ -50,6 +50,7 @@ export function admit(
   earlier: Earlier | undefined,
   queueMax: number,
 ): Accepted | RefusedError {
+  const place = (seq: number) => ({ seq, position: Math.max(0, seq - 1 - row.doneSeq) })
   if (earlier) {
     if (earlier.fingerprint !== submission.fingerprint) {
       return new RefusedError(
@@ -57,9 +58,8 @@ export function admit(
         `Idempotency key of message ${earlier.seq} was used with other content: choose a new key for a new message.`,
       )
     }
-    const { seq, id } = earlier
     // Our own message id means that this is the repeat of a call whose answer was lost, not a second call.
-    return { seq, id, duplicate: id !== submission.id, position: positionOf(row, seq) }
+    return { ...place(earlier.seq), id: earlier.id, duplicate: earlier.id !== submission.id }
   }
   const waiting = row.inboxSeq - Math.max(row.doneSeq, row.stopSeq, row.runningSeq ?? 0)
   if (submission.whenBusy === 'reject' && (row.runningSeq !== null || waiting > 0)) {
@@ -76,17 +76,7 @@ export function admit(
   }
   row.inboxSeq += 1
   if (submission.whenBusy === 'interrupt') row.stopSeq = row.inboxSeq - 1
-  const seq = row.inboxSeq
-  return { seq, id: submission.id, duplicate: false, position: positionOf(row, seq) }
-}
-
-/** A running turn that is being stopped still stands before it. */
-function positionOf(
-  { doneSeq, stopSeq, runningSeq }: Pick<SessionRow, 'doneSeq' | 'stopSeq' | 'runningSeq'>,
-  seq: number,
-): number {
-  const waiting = seq - 1 - Math.max(doneSeq, stopSeq, runningSeq ?? 0)
-  return Math.max(0, waiting) + (runningSeq !== null && runningSeq < seq ? 1 : 0)
+  return { ...place(row.inboxSeq), id: submission.id, duplicate: false }
 }
 
 /** The numbers of a session row that an enqueue looks at. */
@@ -160,55 +150,64 @@ export interface Stopped {
   /** Whether anything was left to stop. */
   readonly pending: boolean
   readonly owner: string | null
-  /** Every message up to here had its final state then. */
+  /** Messages up to here had their final state already. */
   readonly doneSeq: number
-  /** Whether the message behind that had started before: its attempt runs, or the next one waits. */
-  readonly hasStarted: boolean
-  /** The last entry of the transcript then. */
-  readonly entrySeq: number
+  /** What the call is about: the messages behind `after`, up to `upTo`. */
+  readonly after: number
+  readonly upTo: number
+  /** The one of them that has started and is not done: it runs, or is between two attempts. */
+  readonly underWay: number | null
 }
 
 /** Raises the tombstone to `through`, or to everything accepted so far; never beyond, never down. Undefined: deleted. */
 export function stop(draft: Draft, through: number | undefined): Stopped | undefined {
   const { row } = draft
   if (row.inboxSeq === row.purgeSeq) return undefined
-  const target = Math.min(through ?? row.inboxSeq, row.inboxSeq)
-  // A message that waits for its next attempt waits no longer: it is to get its final state.
-  if (target > row.stopSeq)
-    draft.set({ stopSeq: target, ...(target > row.doneSeq ? { retryInMs: null } : {}) })
-  return stoppedAs(row)
-}
-
-function stoppedAs(row: Readonly<SessionRow>): Stopped {
-  return {
-    through: row.stopSeq,
-    running: row.runningSeq !== null && row.runningSeq <= row.stopSeq ? row.runningSeq : null,
-    pending: row.doneSeq < Math.min(row.stopSeq, row.inboxSeq),
-    owner: row.owner,
-    doneSeq: row.doneSeq,
-    hasStarted: row.starts > 0,
-    entrySeq: row.entrySeq,
-  }
+  raise(draft, Math.min(through ?? row.inboxSeq, row.inboxSeq))
+  return stopped(row, row.doneSeq, row.stopSeq)
 }
 
 /**
- * Stops one turn, that of message `turn` or the one under way, and nothing behind it. A message that waits between two
- * attempts is under way. `done`: it has its final state, or nothing is under way. `waits`: it has not started, and the
- * tombstone would cover those before it too.
+ * Stops one message that is under way and leaves what waits behind it: `running` means whichever it is. A message
+ * between two attempts counts as running, since it can only be stopped. Of one that is done, or when none is under way,
+ * nothing is written. Undefined: deleted.
  */
 export function stopTurn(
   draft: Draft,
   turn: number | 'running',
-): { readonly as: 'stopped' | 'done' | 'waits' | 'missing'; readonly stopped: Stopped } | undefined {
+): Stopped | 'not-started' | 'missing' | undefined {
   const { row } = draft
   if (row.inboxSeq === row.purgeSeq) return undefined
-  const next = row.starts > 0 ? row.doneSeq + 1 : undefined
-  const seq = turn === 'running' ? (next ?? row.doneSeq) : turn
-  if (seq === next) stop(draft, seq)
-  const stopped = stoppedAs(row)
-  if (seq === next) return { as: 'stopped', stopped }
-  if (seq > row.inboxSeq || seq < row.purgeSeq) return { as: 'missing', stopped }
-  return { as: seq <= row.doneSeq ? 'done' : 'waits', stopped }
+  const underWay = row.starts > 0 ? row.doneSeq + 1 : undefined
+  if (turn === 'running' && underWay === undefined) return stopped(row, row.doneSeq, row.doneSeq)
+  const seq = turn === 'running' ? row.doneSeq + 1 : turn
+  if (seq > row.inboxSeq || seq <= row.purgeSeq) return 'missing'
+  if (seq > row.doneSeq && seq !== underWay) return 'not-started'
+  if (seq === underWay) raise(draft, seq)
+  return stopped(row, seq - 1, seq)
+}
+
+/** Never down. */
+function raise(draft: Draft, target: number): void {
+  const { row } = draft
+  // A message that waits for its next attempt waits no longer: it is to get its final state.
+  if (target > row.stopSeq)
+    draft.set({ stopSeq: target, ...(target > row.doneSeq ? { retryInMs: null } : {}) })
+}
+
+function stopped(row: SessionRow, after: number, upTo: number): Stopped {
+  const isCovered = (seq: number) => seq > after && seq <= upTo
+  const { runningSeq, doneSeq, starts } = row
+  return {
+    through: row.stopSeq,
+    running: runningSeq !== null && isCovered(runningSeq) ? runningSeq : null,
+    pending: doneSeq < upTo,
+    owner: row.owner,
+    doneSeq,
+    after,
+    upTo,
+    underWay: starts > 0 && isCovered(doneSeq + 1) ? doneSeq + 1 : null,
+  }
 }
 
 /**

@@ -104,14 +104,14 @@ export function append(
   return { outcome: 'appended', entrySeq: draft.row.entrySeq }
 }
 
-/** How the handler's run ended, as the butler saw it. */
+/** How the handler's run ended, as the butler saw it. `detached`: the handler itself still runs, and is cut off. */
 export type Ending =
   | { readonly as: 'completed'; readonly entries: readonly EntryDraft[] }
-  | { readonly as: 'stopped' }
-  | { readonly as: 'handed_over' }
+  | { readonly as: 'stopped'; readonly detached?: boolean }
+  | { readonly as: 'handed_over'; readonly detached?: boolean }
   /** The handler failed: run again after a delay, or for good. */
   | { readonly as: 'retrying'; readonly error: string; readonly delayMs: number }
-  | { readonly as: 'failed'; readonly error: string }
+  | { readonly as: 'failed'; readonly error: string; readonly detached?: boolean }
 
 export type Finished =
   | {
@@ -138,9 +138,8 @@ export function finish(
   const failures = row.failures + (ending.as === 'retrying' || ending.as === 'failed' ? 1 : 0)
   if (ending.as === 'completed') for (const entry of ending.entries) draft.add(turn.seq, entry)
   if ('error' in ending) draft.add(turn.seq, { type: ENTRY.error, payload: ending.error })
-  // So that whoever waits for the handler's end does not take this for it.
-  const detail = successor === undefined ? undefined : ({ detached: true } as const)
-  endTurn(draft, turn.seq, { outcome: ending.as, openCalls, ...(detail && { detail }) })
+  const detail = 'detached' in ending && ending.detached ? { detached: true } : {}
+  endTurn(draft, turn.seq, { outcome: ending.as, openCalls, detail })
   switch (ending.as) {
     case 'completed':
       complete(draft, turn.seq)
@@ -168,11 +167,7 @@ export function finish(
 export function endTurn(
   draft: Draft,
   seq: number,
-  end: {
-    outcome: TurnOutcome
-    openCalls: readonly string[]
-    detail?: Readonly<Record<string, string | true>>
-  },
+  end: { outcome: TurnOutcome; openCalls: readonly string[]; detail?: Record<string, string | boolean> },
 ): void {
   for (const callId of end.openCalls) {
     draft.add(seq, { type: ENTRY.toolResult, callId, payload: JSON.stringify({ interrupted: true }) })

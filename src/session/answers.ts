@@ -3,6 +3,7 @@ import type { ButlerError } from '../base/errors.ts'
 import type { Json } from '../base/payload.ts'
 import type { Accepted } from '../protocol/intake.ts'
 import type { MessageSource } from '../protocol/session-row.ts'
+import type { StopResult } from '../protocol/stop-outcome.ts'
 import type { Entry } from './entry.ts'
 import type { MessageInput, SendOptions } from './submission.ts'
 
@@ -45,41 +46,39 @@ export interface SessionsOptions {
   readonly tenants?: readonly string[] | undefined
 }
 
-export interface StopOptions {
-  /** Stop up to this message. Default: everything accepted so far. */
-  readonly through?: number | undefined
-  /** Stop only the turn of this message, or the one under way; what waits behind it stays. Not together with `through`. */
-  readonly turn?: number | 'running' | undefined
-  /**
-   * How long to wait until it is really quiet, milliseconds up to 3,600,000: every handler that is stopped has returned,
-   * or can write nothing any more. Default 0: not at all.
-   */
-  readonly waitMs?: number | undefined
-  /** Ends the waiting, not the stop. */
-  readonly signal?: AbortSignal | undefined
-}
-
 export interface StopReceipt {
-  /** Nothing with a seq up to here starts any more. */
+  /** The tombstone: nothing with a seq up to here starts any more. */
   readonly through: number
-  /** The message whose turn was running when this was committed, and is being stopped; null when there was none. */
+  /** The message whose turn was running when it was stopped, or null when none was. */
   readonly running: number | null
-  /** Whether nothing that was stopped can do anything any more. */
+  /** No handler of what was stopped can do anything any more: it has returned, or the row refuses what it writes. */
   readonly quiet: boolean
-  /** What became of the messages that had no final state yet; at most the first 1,000. */
+  /** What was not over yet and is covered, in order; the first 1,000 of them. Nothing to stop: none. */
   readonly outcomes: readonly StopOutcome[]
 }
 
 export interface StopOutcome {
   readonly seq: number
-  /**
-   * `never-started`: it waited, and does not start. `aborted`: its turn was ended, and its handler has returned. `fenced`:
-   * its turn was ended while its handler may still run; it can write nothing any more. `already-done`: it came to its own
-   * end before. `stopping`: that is not known yet, because nobody waited for it, or not long enough.
-   */
-  readonly outcome: 'never-started' | 'aborted' | 'fenced' | 'already-done' | 'stopping'
-  /** When that was known, milliseconds since the call. */
+  readonly outcome: StopResult
+  /** Milliseconds from the call until this was known. */
   readonly ms: number
+}
+
+export interface StopOptions {
+  /** Stop only up to this message. Default: everything accepted so far. */
+  readonly through?: number | undefined
+  /**
+   * Stop only this message, whose turn runs, whatever waits behind it stays; `running`: whichever runs. Between two
+   * attempts a message counts as running. Not together with `through`.
+   */
+  readonly turn?: number | 'running' | undefined
+  /**
+   * 0: answer when the tombstone is committed. More: answer when it is quiet, at most so many milliseconds after the
+   * call. Default 0; up to 3600000.
+   */
+  readonly waitMs?: number | undefined
+  /** Ends the waiting, not the stop. */
+  readonly signal?: AbortSignal | undefined
 }
 
 export interface TranscriptPage {

@@ -22,7 +22,7 @@ import { eraseSession, readSession, readSessions, type SessionSummary } from '..
 import { readEntries } from '../mysql/transcript.ts'
 import { toUnavailable } from '../mysql/trouble.ts'
 import { parseCursor } from '../protocol/cursor.ts'
-import { type Accepted, stop, stopTurn, type Submission, withdraw } from '../protocol/intake.ts'
+import { type Accepted, type Submission, withdraw } from '../protocol/intake.ts'
 import type {
   AcceptedInTransaction,
   CallersTransaction,
@@ -40,7 +40,8 @@ import { Lookout } from './lookout.ts'
 import { Notifier } from './notifier.ts'
 import { type CursorMove, moveReader, type ReaderCursor, readerCursor } from './reader-cursor.ts'
 import { only, Sender } from './sender.ts'
-import { checkStop, outcomesOf } from './stopping.ts'
+import { receiptOf } from './stop-receipt.ts'
+import { stopRequest } from './stop-request.ts'
 import { type Connections, openStores, type Stores } from './stores.ts'
 import { type MessageInput, SEND_OPTIONS, type SendOptions, toSubmission } from './submission.ts'
 import { unknownMessage, unknownSession } from './unknown.ts'
@@ -158,33 +159,19 @@ export class Client {
   }
 
   /**
-   * Stops everything sent to the session so far, or up to message `through`: what waits never starts, what runs has its
-   * signal fired. What is sent afterwards is not touched. With `turn` it stops one turn alone. Repeating it is harmless.
-   * Redis being away does not make it fail.
-   * @throws NotFoundError SESSION_NOT_FOUND, MESSAGE_NOT_FOUND. RefusedError NOT_RUNNING: message `turn` has not started.
+   * Stops everything sent to the session so far, up to message `through`, or only the running turn: what waits never
+   * starts, what runs has its signal fired. What is sent afterwards is not touched. Repeating it is harmless. Redis
+   * being away does not make it fail. With `waitMs` it answers when it is quiet; see {@link StopReceipt}.
+   * @throws NotFoundError SESSION_NOT_FOUND, MESSAGE_NOT_FOUND. RefusedError NOT_RUNNING: `turn` has not started.
+   *   ClosedError: the client was closed while it waited; the stop stands.
    */
   async stop(sessionId: string, options: StopOptions = {}): Promise<StopReceipt> {
     const since = now()
     const id = checkSessionId(sessionId)
-    const { through, turn, waitMs, signal } = checkStop(options)
-    const outcome = await this.#commit(id, (draft): ReturnType<typeof stopTurn> => {
-      if (turn !== undefined) return stopTurn(draft, turn)
-      const stopped = stop(draft, through)
-      return stopped && { as: 'stopped', stopped }
-    })
-    if (!outcome) throw unknownSession(id)
-    const { as, stopped } = outcome
-    if (as === 'missing') throw unknownMessage(id, Number(turn))
-    if (as === 'waits')
-      throw new RefusedError('NOT_RUNNING', `Message ${turn} has not started: withdraw it instead.`)
-    if (as === 'stopped' && stopped.pending) await this.#notifier.stopped(id, stopped.owner, stopped.through)
-    const only = turn === 'running' ? (as === 'done' ? undefined : stopped.doneSeq + 1) : turn
-    const outcomes =
-      as === 'done' && only === undefined
-        ? []
-        : await outcomesOf(stopped, { only, since, waitMs, signal, watch: (at) => this.subscribe(id, at) })
-    const quiet = outcomes.every(({ outcome: how }) => how !== 'stopping')
-    return { through: stopped.through, running: stopped.running, quiet, outcomes }
+    const request = stopRequest(options)
+    const stopped = request.met(id, await this.#commit(id, request.rule))
+    if (stopped.pending) await this.#notifier.stopped(id, stopped.owner, stopped.upTo)
+    return receiptOf(this.#stores, this.#lookout, id, stopped, { since, ...request })
   }
 
   /**

@@ -51,8 +51,9 @@ function endingOf(end: TurnEnd, { failures, stopSeq }: SessionRow, seq: number, 
     if (stopSeq >= seq) return { as: 'stopped' }
     return { as: 'retrying', error, delayMs: retryDelayMs(tunables, failures + 1) }
   }
-  if (end.reason === 'handover') return { as: 'handed_over' }
-  if (end.reason !== 'timeout') return { as: 'stopped' }
+  const detached = !end.settled
+  if (end.reason === 'handover') return { as: 'handed_over', detached }
+  if (end.reason !== 'timeout') return { as: 'stopped', detached }
   const error = { code: 'TURN_TIMEOUT', message: 'The turn ran too long or made no progress.' }
-  return { as: 'failed', error: JSON.stringify(error) }
+  return { as: 'failed', error: JSON.stringify(error), detached }
 }

@@ -11,14 +11,15 @@ export function reportEnd(
   ended: Ending['as'],
   { end, delayMs }: { end: TurnEnd; delayMs: number },
 ): void {
-  const { about } = turn
+  const { about, abortedAt } = turn
+  const afterMs = abortedAt === undefined ? undefined : Math.round(now() - abortedAt)
   const durationMs = Math.round(now() - turn.startedAt)
   const error = end.as === 'threw' ? end.error : undefined
   switch (ended) {
     case 'completed':
       return telemetry.emit('turn.completed', { ...about, durationMs })
     case 'stopped':
-      return telemetry.emit('turn.stopped', about)
+      return telemetry.emit('turn.stopped', { ...about, afterMs })
     case 'handed_over':
       return telemetry.emit('turn.handedOver', about)
     case 'retrying':

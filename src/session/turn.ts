@@ -49,6 +49,8 @@ export class TurnRun {
   readonly startedAt = now()
   /** Monotonic time at which MySQL last confirmed that this turn is the one in the row. */
   confirmedAt = now()
+  /** Monotonic time at which its signal fired. */
+  abortedAt: number | undefined
   /** Resolves when the handler itself is over, which may be long after the turn's end. */
   handlerDone: Promise<void> = Promise.resolve()
   readonly #stores: Stores
@@ -108,8 +110,9 @@ export class TurnRun {
 
   /** Fires the signal, once; later reasons are ignored. */
   abort(reason: AbortReason): void {
-    if (!this.#controller.signal.aborted)
-      this.#controller.abort(new TurnAbortedError(reason, MESSAGES[reason]))
+    if (this.#controller.signal.aborted) return
+    this.abortedAt = now()
+    this.#controller.abort(new TurnAbortedError(reason, MESSAGES[reason]))
   }
 
   /** Runs the handler to its end, or to the end of the patience with it. */

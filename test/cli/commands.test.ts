@@ -119,6 +119,27 @@ describe('sessions', () => {
     },
   )
 
+  it('stops one turn and waits until it is quiet, or says that it is not', { timeout: TIMEOUT }, async () => {
+    const begin = async (session: string, kind: string) => {
+      for (const payload of ['a', 'b']) await client.enqueue(session, { kind, payload })
+      await eventually(async () => expect(await client.inspect(session)).toMatchObject({ state: 'running' }))
+    }
+    await begin('stop-1', 'obedient')
+    const one = await run('sessions', 'stop', 'stop-1', '--turn', 'running', '--wait', '20')
+    expect(one).toMatchObject({ code: 0, stdout: 'stop-1 stopped through=1: message 1 was aborted\n' })
+    await eventually(async () => expect(await client.inspect('stop-1')).toMatchObject({ runningSeq: 2 }))
+    const all = await run('sessions', 'stop', 'stop-1', '--wait', '20', '--json')
+    expect(jsonLines(all.stdout)).toMatchObject([
+      { through: 2, running: 2, quiet: true, outcomes: [{ seq: 2, outcome: 'aborted' }] },
+    ])
+    await begin('stop-2', 'deaf')
+    const late = await run('sessions', 'stop', 'stop-2', '--wait', '0.2')
+    expect(late).toMatchObject({ code: 1, stderr: 'It is not quiet after 0.2 s.\n' })
+    expect(late.stdout).toBe(
+      'stop-2 stopped through=2: message 1 is being stopped, 1 waiting will not start\n',
+    )
+  })
+
   it('takes back, stops, retries and deletes', { timeout: TIMEOUT }, async () => {
     // Nobody here has a handler for this kind, so these wait.
     for (const payload of ['a', 'b', 'c']) await client.enqueue('queue-1', { kind: 'unheard', payload })
@@ -129,10 +150,17 @@ describe('sessions', () => {
     ])
     expect(await run('sessions', 'withdraw', 'queue-1', '3')).toMatchObject({ code: 0, stderr: '' })
     const stop = await run('sessions', 'stop', 'queue-1', '--through', '1')
-    expect(stop).toMatchObject({ code: 0, stdout: 'queue-1 stopped through=1: no turn was running\n' })
+    expect(stop).toMatchObject({
+      code: 0,
+      stdout: 'queue-1 stopped through=1: no turn was running, 1 waiting will not start\n',
+    })
+    expect(await run('sessions', 'stop', 'queue-1', '--turn', '2')).toMatchObject({ code: 5, stdout: '' })
     await eventually(async () => expect(await client.inspect('queue-1')).toMatchObject({ doneSeq: 1 }))
     const retry = await run('sessions', 'retry', 'queue-1', '1')
-    expect(retry).toMatchObject({ code: 0, stdout: expect.stringMatching(/^queue-1 seq=4 id=m-/) as string })
+    expect(retry).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^queue-1 seq=4 id=m-\S+ position=2\n/) as string,
+    })
     expect(await run('sessions', 'retry', 'queue-1', '2')).toMatchObject({ code: 5, stdout: '' })
     expect(await run('sessions', 'delete', 'queue-1')).toMatchObject({ code: 2, stdout: '' })
     expect(await run('sessions', 'delete', 'queue-1', '--yes')).toMatchObject({ code: 0 })

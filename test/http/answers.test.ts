@@ -211,7 +211,7 @@ describe('messages', () => {
     const outcomes = stopped.body.outcomes.map(
       (one: { seq: number; outcome: string }) => `${one.seq} ${one.outcome}`,
     )
-    expect(outcomes).toEqual(['1 aborted', '2 never-started', '3 never-started', '4 never-started'])
+    expect(outcomes).toEqual(['1 aborted', '2 never-started', '3 never-started', '4 already-done'])
     await api.world.done('acme:busy')
     const again = await api.ask('POST', '/v1/sessions/acme:busy/stop', { body: {} })
     expect(again.body).toMatchObject({ through: 4, quiet: true, outcomes: [{ seq: null, outcome: 'idle' }] })

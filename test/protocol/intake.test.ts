@@ -1,7 +1,7 @@
 // intake.ts: what becomes of a message, a stop and a withdrawal, decided on numbers alone.
 import { expect, test } from 'vitest'
 import { RefusedError } from '../../src/base/errors.ts'
-import { admit, stop, withdraw } from '../../src/protocol/intake.ts'
+import { admit, stop, stopTurn, withdraw } from '../../src/protocol/intake.ts'
 import { draft, row, submission } from './rows.ts'
 
 const earlier = { seq: 4, id: 'm-first', fingerprint: 'f'.repeat(43) }
@@ -26,6 +26,10 @@ test('I6 · a known key answers with its first message and raises nothing', () =
     position: 3,
   })
   expect(numbers.inboxSeq).toBe(6)
+  for (const doneSeq of [3, 4, 6])
+    expect(admit(row({ inboxSeq: 6, doneSeq }), submission('m-second'), earlier, 10)).toMatchObject({
+      position: 0,
+    })
 })
 
 test('I6 · the repeat of a call whose answer was lost is the first call, not a duplicate', () => {
@@ -117,6 +121,42 @@ test.each([
 
 test('a deleted session cannot be stopped', () => {
   expect(stop(draft({ inboxSeq: 5, doneSeq: 5, purgeSeq: 5 }), undefined)).toBeUndefined()
+})
+
+const BETWEEN = { starts: 1, failures: 1, retryInMs: 500 }
+
+test.each([
+  ['that runs', 3, { runningSeq: 3, starts: 1 }, { stopSeq: 3, after: 2, upTo: 3, running: 3, underWay: 3 }],
+  ['running', 'running', { runningSeq: 3, starts: 1 }, { stopSeq: 3, upTo: 3, running: 3, underWay: 3 }],
+  ['between two attempts', 3, BETWEEN, { stopSeq: 3, running: null, underWay: 3, pending: true }],
+  ['running, between two attempts', 'running', BETWEEN, { stopSeq: 3, underWay: 3, pending: true }],
+  [
+    'that is stopped already, as all is',
+    3,
+    { runningSeq: 3, starts: 1, stopSeq: 5 },
+    { stopSeq: 5, upTo: 3 },
+  ],
+  ['that is done', 2, { runningSeq: 3, starts: 1 }, { stopSeq: 0, after: 1, upTo: 2, pending: false }],
+  ['running, of which there is none', 'running', {}, { stopSeq: 0, after: 2, upTo: 2, pending: false }],
+] as const)('I5 · a stop of one turn: %s', (_what, turn, changes, { stopSeq, ...expected }) => {
+  const stopping = draft({ inboxSeq: 5, doneSeq: 2, ...changes })
+  expect(stopTurn(stopping, turn)).toMatchObject({ through: stopSeq, ...expected })
+  expect(stopping.row).toMatchObject({ stopSeq, retryInMs: null })
+  const again = draft(stopping.row)
+  expect(stopTurn(again, turn)).toMatchObject({ through: stopSeq, ...expected })
+  expect(again.touched).toBe(false)
+})
+
+test.each([
+  ['waits behind the running one', 4, { runningSeq: 3, starts: 1 }, 'not-started'],
+  ['is next and has never started', 3, {}, 'not-started'],
+  ['does not exist', 6, {}, 'missing'],
+  ['is of a deleted life', 1, { purgeSeq: 1 }, 'missing'],
+  ['is of a deleted session', 1, { doneSeq: 5, purgeSeq: 5 }, undefined],
+])('I5 · a message that %s has no turn to stop', (_what, turn, changes, expected) => {
+  const stopping = draft({ inboxSeq: 5, doneSeq: 2, ...changes })
+  expect(stopTurn(stopping, turn)).toBe(expected)
+  expect(stopping.touched).toBe(false)
 })
 
 test.each([

@@ -170,7 +170,9 @@ test.each([
 
 test('I3 · a detached handler is cut off by a new owner in the same commit', () => {
   const finishing = draft(running)
-  finish(finishing, turn, { as: 'stopped' }, [], 'P1.bbbb')
+  finish(finishing, turn, { as: 'stopped', detached: true }, [], 'P1.bbbb')
+  // Nothing else that is kept tells whether the handler has returned.
+  expect(parsed(finishing.entries.at(-1)?.payload ?? '')).toEqual({ outcome: 'stopped', detached: true })
   expect(finishing.row).toMatchObject({ owner: 'P1.bbbb', epoch: 6, doneSeq: 2 })
   expect(finishing.entries.map(({ epoch }) => epoch)).toEqual([5])
   expect(append(draft(finishing.row), turn, [{ type: 'late', payload: '1' }], 13)).toEqual({

@@ -151,4 +151,32 @@ export const butlerBugs: readonly Bug[] = [
     '',
     'traps/stop-and-retry',
   ),
+  bug(
+    'nothing tells that a stopped handler was left behind',
+    'turn-end.ts',
+    "return { as: 'stopped', detached }",
+    "return { as: 'stopped' }",
+    'session/stop-receipt',
+  ),
+  bug(
+    'whoever waits for quiet believes what was seen before the stop',
+    'stop-receipt.ts',
+    '    await look()\n    while',
+    '    while',
+    'traps/stop-cases',
+  ),
+  bug(
+    'whoever waits for quiet depends on being told',
+    'stop-receipt.ts',
+    'if (!rest.signal.aborted) await look()',
+    '',
+    'session/stop-receipt',
+  ),
+  bug(
+    'a repeated stop stops the turn that came after',
+    'stop-request.ts',
+    "if (typeof stopped === 'object') turn = stopped.underWay ?? turn",
+    '',
+    'traps/stop-cases',
+  ),
 ]

@@ -139,6 +139,22 @@ export const protocolBugs: readonly Bug[] = [
   ),
   intake('a stop lowers the tombstone', 'if (target > row.stopSeq)', 'if (target !== row.stopSeq)'),
   intake(
+    'a stop of one turn stops what waits behind it',
+    'if (seq === underWay) raise(draft, seq)',
+    'if (seq === underWay) raise(draft, row.inboxSeq)',
+  ),
+  intake(
+    'a message between two attempts has no turn to stop',
+    'const underWay = row.starts > 0 ? row.doneSeq + 1 : undefined',
+    'const underWay = row.runningSeq ?? undefined',
+  ),
+  {
+    name: 'a handler that was left behind is taken for one that has returned',
+    file: 'protocol/stop-outcome.ts',
+    edits: [["own.outcome === 'lost' || own.detached", "own.outcome === 'lost'"]],
+    noticedBy: ['protocol/stop-outcome.test.ts'],
+  },
+  intake(
     'a message that has started can be withdrawn',
     "if (seq === row.doneSeq + 1 && row.starts > 0) return 'started'",
     '',

@@ -61,7 +61,7 @@ test('I4 · a tool call that a killed worker left open gets one interrupted resu
 test('I5 · a message that is stopped while its dead owner is being replaced does not start again', async () => {
   const story = await underWay({ do: 'gate', name: 'go' })
   await victim(story).kill()
-  expect(await story.stop('chat')).toEqual({ through: 1, running: 1 })
+  expect(await story.stop('chat')).toMatchObject({ through: 1, running: 1 })
   await story.send('chat', { do: 'echo' })
   await story.local()
   await story.settled()

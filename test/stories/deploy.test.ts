@@ -96,7 +96,7 @@ test('I5 · a stop that comes when the old process has left and no new one is th
   await fleet.saw('start', 'chat')
   leaving.terminate()
   expect(await leaving.exited).toBe('0')
-  expect(await story.stop('chat')).toEqual({ through: 2, running: null })
+  expect(await story.stop('chat')).toMatchObject({ through: 2, running: null })
   await story.send('chat', { do: 'echo' })
   await story.local()
   await story.settled()

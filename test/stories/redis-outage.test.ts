@@ -18,7 +18,7 @@ test('I1 · without Redis messages are accepted, stopped and finished; what wait
   await until(() => story.servers.redis?.pid === undefined)
   await story.send('running', { do: 'echo' })
   await story.send('new', { do: 'echo' })
-  expect(await story.stop('stopped')).toEqual({ through: 1, running: 1 })
+  expect(await story.stop('stopped')).toMatchObject({ through: 1, running: 1 })
   expect(await fleet.saw('signal', 'stopped')).toMatchObject({ reason: 'stopped' })
   // Longer than a lock lives: MySQL alone keeps the turn.
   const since = performance.now()

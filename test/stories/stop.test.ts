@@ -9,7 +9,7 @@ test('I5 · what is stopped before any worker has seen it never starts; what com
   const story = await beginStory()
   await story.send('chat', { do: 'echo' })
   await story.send('chat', { do: 'echo' })
-  expect(await story.stop('chat')).toEqual({ through: 2, running: null })
+  expect(await story.stop('chat')).toMatchObject({ through: 2, running: null })
   await story.send('chat', { do: 'echo' })
   await story.local()
   await story.settled()
@@ -33,7 +33,7 @@ test('I5 · many people pressing Stop several times is one stop, and spares what
   // Of what is over, while the next one runs.
   await story.send('chat', { do: 'gate', name: 'go' })
   await story.fleet.saw('start', 'chat', 4)
-  expect(await story.stop('chat', { through: 2 })).toEqual({ through: 2, running: null })
+  expect(await story.stop('chat', { through: 2 })).toMatchObject({ through: 2, running: null })
   await story.fleet.open('go')
   await story.settled()
   expect(await story.outcomes('chat')).toEqual(['1 stopped', '2 stopped', '3 completed', '4 completed'])
@@ -94,6 +94,21 @@ test('I5 · a stop takes effect on a hundred waiting messages at once, not after
     ...Array.from({ length: 101 }, (_, n) => `${n + 1} stopped`),
     '102 completed',
   ])
+  await story.end({ noReruns: true })
+})
+
+test('I5 · the turn of a process that dies before it is stopped is fenced, and quiet once that is known', async () => {
+  const story = await beginStory({ workers: 1 })
+  await story.send('chat', { do: 'hang' })
+  const { process } = await story.fleet.saw('start', 'chat')
+  await story.local()
+  story.fleet.byProcess(process).freeze()
+  const stopping = story.stop('chat', { waitMs: 30_000 })
+  await story.fleet.byProcess(process).kill()
+  const receipt = await stopping
+  expect(receipt).toMatchObject({ running: 1, quiet: true, outcomes: [{ seq: 1, outcome: 'fenced' }] })
+  await story.settled()
+  expect(await story.outcomes('chat')).toEqual(['1 lost', '1 stopped'])
   await story.end({ noReruns: true })
 })
 

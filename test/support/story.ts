@@ -16,6 +16,7 @@ import {
   createClient,
   type Entry,
   type SendOptions,
+  type StopOptions,
   type Worker,
   type TunablesInput,
 } from '../../src/index.ts'
@@ -126,7 +127,7 @@ export class Story {
     return accepted
   }
 
-  async stop(sessionId: string, options: { through?: number } = {}) {
+  async stop(sessionId: string, options: StopOptions = {}) {
     const receipt = await this.client.stop(sessionId, options)
     const { head } = await this.client.transcript(sessionId, { limit: 1 })
     this.stops.push({ sessionId, through: receipt.through, head })

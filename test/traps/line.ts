@@ -174,6 +174,8 @@ export const TO_MYSQL = {
   turnStarted: /insert into `?butler_entries[\s\S]*turn_started/i,
   /** Who owns these sessions, without a lock on the rows. */
   owners: /running_seq[^;]*butler_sessions`? where `?id`? in (?![\s\S]*for update)/i,
+  /** How watched sessions stand. */
+  looks: /purge_entry_seq[^;]*butler_sessions`? where `?id`? in/i,
   myRows: /running_by`? like/i,
   acquired: /insert into `?butler_sessions[\s\S]*done_seq/i,
 }

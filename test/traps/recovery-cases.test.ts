@@ -171,7 +171,7 @@ test.each(['hold', 'holdAnswer'] as const)(
     const receipt = await world.client.stop('s')
     end.release()
     await w1.says('session.idle')
-    expect(receipt).toEqual({ through: 1, running: how === 'hold' ? 1 : null })
+    expect(receipt).toMatchObject({ through: 1, running: how === 'hold' ? 1 : null })
     const [final, ...more] = await outcomes()
     expect(more).toEqual([])
     const [{ status } = {}] = await world.rows<{ status: string | null }>(

@@ -25,7 +25,7 @@ test('I5 · trap: a stop that returns while the start is on its way is seen by t
   const start = w1.toMysql.hold(TO_MYSQL.lockRows)
   acquire.release()
   await start.seen
-  expect(await world.client.stop('s')).toEqual({ through: 1, running: null })
+  expect(await world.client.stop('s')).toMatchObject({ through: 1, running: null })
   start.release()
   await world.done('s')
   expect(stage.turns).toHaveLength(0)
