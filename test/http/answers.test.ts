@@ -28,7 +28,7 @@ describe.each(routes)('%s', (_name, route) => {
   const ask = (session: string, more: Ask = {}) =>
     api.ask(method.toUpperCase(), pathFor(route.path, session), { ...bodyOf(name), ...more })
 
-  test('asks who it is, always in the same way', async () => {
+  test('asks who it is, always in the same way (HT-01)', async () => {
     const [id] = (api.keys.all.match(/bk_\w{12}/) ?? []) as string[]
     const bad = [undefined, '', 'nonsense', `${id}_${'x'.repeat(32)}`, 'a.b.c', api.keys.all.slice(0, -1)]
     const answers = await Promise.all(bad.map((key) => ask('acme:1', { key })))
@@ -64,7 +64,7 @@ describe.each(routes)('%s', (_name, route) => {
       expect((await api.ask(method.toUpperCase(), pathFor(route.path) + query)).status).toBe(400)
   })
 
-  test.runIf(route.body)('wants JSON, and not too much of it', async () => {
+  test.runIf(route.body)('wants JSON, and not too much of it (HT-06)', async () => {
     const send = (text: string | Uint8Array<ArrayBuffer>, headers: Record<string, string>) =>
       ask('acme:1', { body: undefined, text, headers })
     const json = { 'content-type': 'application/json' }
@@ -79,7 +79,7 @@ describe.each(routes)('%s', (_name, route) => {
   })
 
   test.runIf(route.refusals?.includes(404))(
-    'does not know a session that is not there, or is somebody else’s',
+    'does not know a session that is not there, or is somebody else’s (HT-02)',
     async () => {
       await api.client.enqueue('other:1', 'hello')
       const unknown = await ask('acme:unknown')
@@ -91,7 +91,7 @@ describe.each(routes)('%s', (_name, route) => {
     },
   )
 
-  test('says nothing of the inside when it fails', async () => {
+  test('says nothing of the inside when it fails (HT-12)', async () => {
     const broken = new Proxy({} as Client, {
       get: () => () => {
         throw new TypeError('secret: SELECT * FROM butler_sessions at db.internal:3306 /home/app/secret.js')
@@ -184,7 +184,7 @@ describe('messages', () => {
     expect((await send('acme:list', { text: 'a', key: 'x' })).status).toBe(400)
   })
 
-  test('a busy session refuses who asks for that, and a full queue everybody', async () => {
+  test('a busy session refuses who asks for that, and a full queue everybody (HT-11)', async () => {
     await send('acme:busy', { text: 'wait' })
     await eventually(() => api.stage.turns.some(({ sessionId }) => sessionId === 'acme:busy'), 'it runs')
     expect(await send('acme:busy', { text: 'now', whenBusy: 'reject' })).toMatchObject({
@@ -245,7 +245,7 @@ describe('messages', () => {
 })
 
 describe('sessions', () => {
-  test('are listed, shown, read and deleted; a key sees its tenants’ only', async () => {
+  test('are listed, shown, read and deleted; a key sees its tenants’ only (HT-02)', async () => {
     for (const id of ['acme:l1', 'acme:l2', 'acmer:1', 'acm', 'b:1', 'acme:l3'])
       await api.client.enqueue(id, 'hello')
     for (const id of ['acme:l1', 'acme:l2', 'acme:l3']) await api.world.done(id)

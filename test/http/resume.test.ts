@@ -56,7 +56,7 @@ async function take(url: string, session: string, after: string, count: number):
 }
 
 test(
-  'I7 · at every cursor of a running turn, on changing servers, the remainder is the same (SS-09)',
+  'I7 · at every cursor of a running turn, on changing servers, the remainder is the same (SS-09, SS-11)',
   { timeout: 240_000 },
   async () => {
     const session = 'acme:resume'
@@ -74,7 +74,7 @@ test(
 )
 
 test(
-  `I7 · ${WATCHERS} watchers that come at random moments see every entry exactly once`,
+  `I7 · ${WATCHERS} watchers that come at random moments see every entry exactly once (SS-12)`,
   { timeout: 120_000 },
   async () => {
     const session = CROWD

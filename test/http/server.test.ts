@@ -1,6 +1,7 @@
 // The server itself: what a client may do to it, what its streams look like on the wire, and how it leaves.
 import { connect, type Socket } from 'node:net'
 import { afterEach, describe, expect, test } from 'vitest'
+import type { Client, Logger } from '../../src/index.ts'
 import { createHttpHandler, openAccess } from '../../src/http/index.ts'
 import { events, type Sent } from '../service/stream.ts'
 import { eventually } from '../traps/world.ts'
@@ -159,6 +160,36 @@ describe('requests', () => {
     ).toThrow(/origin/)
   })
 
+  test('leave no line in the log but their own, and nothing of what they carry (HT-09)', async () => {
+    const lines: object[] = []
+    const write = (line: object) => void lines.push(line)
+    const logger = {
+      error: write,
+      warn: write,
+      info: write,
+      debug: write,
+      isLevelEnabled: () => true,
+    } as unknown as Logger
+    const { urls, key, api } = await open(1, { logger })
+    await fetch(`${urls[0]}/v1/sessions/acme:log/messages`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json' },
+      body: '{"text":"a secret\\n{\\"level\\":50}"}',
+    })
+    await fetch(`${urls[0]}/v1/%0A%7B%22level%22:50%7D?token=hidden`, {
+      headers: { authorization: 'Bearer hidden' },
+    })
+    const broken = createHttpHandler({ client: {} as Client, access: api.access, logger })
+    const request = new Request('http://x/v1/sessions/acme:log', {
+      headers: { authorization: `Bearer ${key}` },
+    })
+    expect((await broken.fetch(request)).status).toBe(500)
+    const text = lines.map((line) => JSON.stringify(line)).join('\n')
+    expect(lines.length).toBeGreaterThanOrEqual(4)
+    expect(text).toContain('http.error')
+    for (const hidden of ['secret', 'hidden', key.slice(3), '\\n{']) expect(text).not.toContain(hidden)
+  })
+
   test('to what is not there, or not in that way, say so', async () => {
     const { api } = await open(0)
     expect(await api.ask('GET', '/v1/nonsense')).toMatchObject({ status: 404, body: { code: 'NOT_FOUND' } })
@@ -226,7 +257,7 @@ describe('streams', () => {
     await eventually(() => served!.fronts[0]!.handler.streams === 0, 'all streams are gone')
   })
 
-  test('of a key that is revoked, and of a token that is over, end; what is too much is refused', async () => {
+  test('of a key that is revoked, and of a token that is over, end; what is too much is refused (HT-11)', async () => {
     const { urls, api } = await open(1, { keepAliveMs: 50, streamsMax: 2 })
     await api.client.enqueue('acme:key', 'x')
     const secret = await api.create(['watch'])
