@@ -14,7 +14,7 @@ export default defineConfig(({ mode }) => {
   return {
     test: {
       include: slow
-        ? [...SLOW, 'test/session/watch.test.ts', 'test/http/resume.test.ts']
+        ? [...SLOW, 'test/session/watch.test.ts', 'test/http/{resume,streaming}.test.ts']
         : ['test/**/*.test.ts'],
       exclude: slow ? configDefaults.exclude : [...configDefaults.exclude, ...SLOW],
       globalSetup: ['test/support/global-setup.ts'],

@@ -10,6 +10,7 @@ import { addDoctor } from './doctor.ts'
 import { describeFailure, exitCodeOf } from './exits.ts'
 import { addKeys } from './keys.ts'
 import { addMigrate } from './migrate.ts'
+import { addOpenapi } from './openapi.ts'
 import { leaveOnBrokenPipe, say } from './output.ts'
 import { addPrune } from './prune.ts'
 import { addReplay } from './replay.ts'
@@ -36,6 +37,7 @@ const COMMANDS = [
   addSend,
   addSessions,
   addKeys,
+  addOpenapi,
   addPrune,
   addReplay,
   addDoctor,

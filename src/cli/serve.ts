@@ -4,11 +4,13 @@
  */
 import { type Command, Option } from 'commander'
 import { createClient, createWorker, openKeyring, type Worker } from '../index.ts'
-import { createHttpHandler, keyAccess, openAccess, SessionTokens } from '../http/index.ts'
-import { listen } from '../http/server.ts'
+import { now, sleep } from '../base/timing.ts'
+import { createHttpHandler, keyAccess, localAccess, SessionTokens } from '../http/index.ts'
+import { type HttpServer, listen } from '../http/server.ts'
 import { wholeNumber } from './arguments.ts'
 import { EXIT, UsageError } from './exits.ts'
 import { loadHandlers } from './handler-module.ts'
+import { readinessOf } from './readiness.ts'
 import { connectionsOf, type StoreFlags, withStoreFlags } from './settings.ts'
 import { onSignal } from './signals.ts'
 
@@ -22,6 +24,11 @@ interface ServeFlags extends StoreFlags {
   corsOrigin?: string[]
   grace: number
 }
+
+/** Of the grace, for handing over what still runs. */
+const HAND_OVER_MS = 5000
+/** With no grace at all, everything still has to be told. */
+const GRACE_MIN_MS = 1000
 
 const LOOPBACK = /^(?:127(?:\.\d{1,3}){3}|::1|localhost)$/
 
@@ -40,7 +47,7 @@ export function addServe(program: Command): void {
     .option('--kinds <kind...>', 'take only messages of these kinds')
     .option(
       '--grace <seconds>',
-      'how long running turns and requests may go on after a signal',
+      'after a signal everything is over within it; turns have all of it but the last 5 s',
       wholeNumber,
       25,
     )
@@ -59,35 +66,58 @@ async function serve(file: string | undefined, flags: ServeFlags): Promise<void>
   const { logger } = connections
   const secret = process.env['BUTLER_TOKEN_SECRET']
   const tokens = secret === undefined ? undefined : new SessionTokens(secret)
+  const asked = new Promise<void>((resolve) => onSignal(() => resolve()))
   const worker = file === undefined || !flags.work ? undefined : await workerOf(file, flags)
   const client = createClient(connections)
   const keyring = openKeyring(connections.mysql)
-  const handler = createHttpHandler({
-    client,
-    access: flags.auth ? keyAccess(keyring, tokens) : openAccess(tokens),
-    corsOrigins: corsOrigin,
-    logger,
-  })
-  const close = () => Promise.all([client.close(), keyring.close()])
-  let server
+  const closeClients = () => Promise.all([client.close(), keyring.close()])
+  let server: HttpServer
   try {
-    await worker?.start()
-    server = await listen(handler, { host, port })
+    let isStarted = false
+    const database = readinessOf(client)
+    const handler = createHttpHandler({
+      client,
+      access: flags.auth ? keyAccess(keyring, tokens) : localAccess(tokens, corsOrigin),
+      corsOrigins: corsOrigin,
+      problems: async () => (isStarted ? database() : ['starting']),
+      logger,
+    })
+    // First, because it may fail, and a worker that has started would have taken sessions.
+    server = await listen(handler, { host, port }).catch(explainAddress)
+    await worker?.start().catch(async (error: unknown) => {
+      await server.close(0)
+      throw error
+    })
+    isStarted = true
   } catch (error) {
-    await Promise.all([worker?.stop({ graceMs: 0 }), close()])
+    await Promise.all([worker?.stop({ graceMs: 0 }), closeClients()])
     throw error
   }
   if (!flags.auth)
     logger.warn({ event: 'http.open', host }, 'no keys are asked for: everybody may do everything')
-  logger.info({ event: 'http.listening', url: server.url })
-  const asked = new Promise<void>((resolve) => onSignal(() => resolve()))
-  await Promise.race([asked, worker?.ended ?? asked])
-  const graceMs = flags.grace * 1000
-  handler.drain()
-  await Promise.all([server.close(graceMs), worker?.stop({ graceMs })])
-  await close()
-  logger.info({ event: 'http.stopped' })
-  process.exit((await endOf(worker)) === 'overloaded' ? EXIT.failed : EXIT.ok)
+  logger.info({ event: 'http.listening', url: server.url }, `listening on ${server.url}`)
+  const end = await Promise.race([asked, worker?.ended ?? asked])
+  const graceMs = Math.max(flags.grace * 1000, GRACE_MIN_MS)
+  const left = leave(server, worker, graceMs)
+    .then(closeClients)
+    .then(
+      () => true,
+      (error: unknown) => void logger.error({ event: 'http.error', error: String(error) }),
+    )
+  const isInTime = (await Promise.race([left, sleep(graceMs)])) === true
+  if (isInTime) logger.info({ event: 'http.stopped' }, 'stopped')
+  else
+    logger.error({ event: 'http.cut_short' }, 'the grace is over: what is not handed over is found by others')
+  process.exit(isInTime && end !== 'overloaded' ? EXIT.ok : EXIT.failed)
+}
+
+/** Requests are answered for as long as turns run; what is left of the grace is for those that last longer still. */
+async function leave(server: HttpServer, worker: Worker | undefined, graceMs: number): Promise<void> {
+  const since = now()
+  server.drain()
+  await worker?.stop({ graceMs: Math.round(graceMs - Math.min(HAND_OVER_MS, graceMs / 2)) })
+  // A little is kept for closing what is open.
+  await server.close(Math.max(0, graceMs - GRACE_MIN_MS / 2 - (now() - since)))
 }
 
 async function workerOf(file: string, flags: ServeFlags): Promise<Worker> {
@@ -95,4 +125,16 @@ async function workerOf(file: string, flags: ServeFlags): Promise<Worker> {
   return createWorker({ ...connectionsOf(flags, 'info'), ...(await loadHandlers(file, kinds)), concurrency })
 }
 
-const endOf = (worker: Worker | undefined) => worker?.ended ?? Promise.resolve('stopped' as const)
+function explainAddress(error: NodeJS.ErrnoException & { address?: string; port?: number }): never {
+  const { code = '', address, port } = error
+  const why = ADDRESS[code]
+  const at = port === undefined ? 'there' : `on port ${port} of ${address}`
+  throw why === undefined ? error : new UsageError(`Cannot listen ${at}: ${why}`)
+}
+
+const ADDRESS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'somebody else does. Choose another with --port, 0 for any that is free.',
+  EADDRNOTAVAIL: 'this machine has no such address. Choose another with --host.',
+  ENOTFOUND: 'there is no such host. Choose another with --host.',
+  EACCES: 'it needs rights that this process has not. Choose one above 1023 with --port.',
+}

@@ -6,7 +6,7 @@
  */
 import { jwtVerify, SignJWT } from 'jose'
 import { InvalidInputError, type Keyring, type Scope } from '../index.ts'
-import { unauthenticated } from './refusal.ts'
+import { Refusal, unauthenticated } from './refusal.ts'
 
 export type Right = Scope
 
@@ -23,7 +23,7 @@ export interface Principal {
 
 export interface Access {
   /** @throws Refusal 401; UnavailableError when the keyring's database does not answer. */
-  identify(authorization: string | null): Promise<Principal>
+  identify(headers: Headers): Promise<Principal>
   /** Undefined: this server has no secret to sign with. */
   readonly tokens: SessionTokens | undefined
 }
@@ -38,7 +38,7 @@ export function covers({ session, tenants }: Principal, sessionId: string): bool
   return tenants === 'all' || tenants.includes(tenantOf(sessionId))
 }
 
-/** Everybody may do everything: for a server that only this machine reaches. */
+/** Everybody may do everything: where something in front of it has asked already. */
 export const openAccess = (tokens?: SessionTokens): Access => ({
   tokens,
   identify: () =>
@@ -49,10 +49,33 @@ export const openAccess = (tokens?: SessionTokens): Access => ({
     }),
 })
 
+/**
+ * The same for a server without keys on a loopback address. Browsers of this machine reach it too, on behalf of any page:
+ * so what comes by another name (a name can be made to point here) or from a page of another origin is refused.
+ * `origins` are allowed all the same.
+ */
+export const localAccess = (tokens?: SessionTokens, origins: readonly string[] = []): Access => ({
+  tokens,
+  identify: async (headers) => {
+    const host = headers.get('host') ?? ''
+    const origin = headers.get('origin')
+    const isOwn = origin === null || origin === `http://${host}` || origins.includes(origin)
+    if (!isOwn || !LOCAL_HOST.test(host))
+      throw new Refusal(
+        403,
+        'FORBIDDEN',
+        'Without keys this server answers programs of its own machine only.',
+      )
+    return openAccess(tokens).identify(headers)
+  },
+})
+
+const LOCAL_HOST = /^(?:127(?:\.\d{1,3}){3}|\[::1\]|localhost)(?::\d{1,5})?$/i
+
 export const keyAccess = (keyring: Keyring, tokens?: SessionTokens): Access => ({
   tokens,
-  identify: async (authorization) => {
-    const secret = /^Bearer ([\w.~+/-]{1,4096})$/i.exec(authorization ?? '')?.[1]
+  identify: async (headers) => {
+    const secret = /^Bearer ([\w.~+/-]{1,4096})$/i.exec(headers.get('authorization') ?? '')?.[1]
     if (secret === undefined) throw unauthenticated()
     const isKey = secret.startsWith('bk_')
     const principal = isKey ? await fromKey(keyring, secret) : await tokens?.verify(secret)

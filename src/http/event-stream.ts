@@ -96,7 +96,8 @@ export class EventStream {
   /** Breaks the connection off: a clean end would look like one. */
   #fail(error: unknown): void {
     if (this.#over) return
-    this.#controller.error(error)
+    // Servers log what they get here, and some send it to the client: the reason goes to our own log alone.
+    this.#controller.error(new Error('The stream broke off.'))
     this.#leave(error)
   }
 

@@ -3,17 +3,21 @@
  * Only wires: who asks, what for, and which route it is.
  */
 import { Hono } from 'hono'
+import { now } from '../base/timing.ts'
 import { checkSessionId, type Client, createLogger, InvalidInputError, type Logger } from '../index.ts'
 import { type Access, covers, type Principal } from './access.ts'
 import { readJson } from './body.ts'
 import { messageRoutes } from './message-routes.ts'
 import { documentOf } from './openapi.ts'
-import { noSuchSession, Refusal, toRefusal, toResponse } from './refusal.ts'
+import { noSuchSession, overloaded, Refusal, toRefusal, toResponse } from './refusal.ts'
 import type { Route, Service } from './route.ts'
 import { sessionRoutes } from './session-routes.ts'
 import { Streams } from './streams.ts'
 
 export const ROUTES: readonly Route[] = [...messageRoutes, ...sessionRoutes]
+
+/** The OpenAPI document of the API, as a server gives it at `/v1/openapi.json`. */
+export const apiDocument = (basePath = ''): Readonly<Record<string, unknown>> => documentOf(ROUTES, basePath)
 
 export interface HttpOptions {
   /** Stays the caller's: close it when the handler is drained. */
@@ -24,6 +28,8 @@ export interface HttpOptions {
   readonly basePath?: string
   /** Longest body of a request in bytes. Default 4 MiB. */
   readonly bodyMaxBytes?: number
+  /** Requests that are being answered at the same time, streams aside. Default 1,000. */
+  readonly requestsMax?: number
   /** Streams at the same time. Default 10,000. */
   readonly streamsMax?: number
   /** A comment at least so often keeps a stream alive through proxies, milliseconds. Default 15,000. */
@@ -49,6 +55,8 @@ export interface HttpHandler {
 export function createHttpHandler(options: HttpOptions): HttpHandler {
   const logger = options.logger === false ? undefined : (options.logger ?? createLogger({ level: 'warn' }))
   const { client, access, corsOrigins = [], basePath = '', problems = () => [] } = options
+  const { requestsMax = 1000 } = options
+  let requests = 0
   let draining = false
   const onTrouble = (error: unknown) => logger?.warn({ event: 'http.stream', error: nameOf(error) })
   const streams = new Streams({
@@ -82,12 +90,18 @@ export function createHttpHandler(options: HttpOptions): HttpHandler {
           headers: { 'content-type': 'text/plain; version=0.0.4; charset=utf-8' },
         }),
     )
-  const document = documentOf(ROUTES, basePath)
+  const document = apiDocument(basePath)
   app.get('/v1/openapi.json', () => Response.json(document))
   for (const route of ROUTES)
-    app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ':$1'), (context) =>
-      answer(route, service, context.req.raw, context.req.param()),
-    )
+    app.on(route.method, route.path.replaceAll(/\{(\w+)\}/g, ':$1'), async (context) => {
+      if (requests >= requestsMax) throw overloaded('requests')
+      requests += 1
+      try {
+        return await answer(route, service, context.req.raw, context.req.param())
+      } finally {
+        requests -= 1
+      }
+    })
   // Known paths, other methods.
   const methods = new Map<string, string[]>()
   for (const { path, method } of ROUTES)
@@ -106,6 +120,7 @@ export function createHttpHandler(options: HttpOptions): HttpHandler {
   const allowOrigins = checkOrigins(corsOrigins)
   return {
     fetch: async (request) => {
+      const since = now()
       const origin = request.headers.get('origin')
       const cors = origin !== null && allowOrigins.has(origin) ? corsHeaders(origin) : undefined
       const isPreflight = request.method === 'OPTIONS' && request.headers.has('access-control-request-method')
@@ -116,7 +131,18 @@ export function createHttpHandler(options: HttpOptions): HttpHandler {
       if (!response.headers.has('cache-control')) response.headers.set('cache-control', 'no-store')
       if (draining) response.headers.set('connection', 'close')
       for (const [name, value] of Object.entries(cors ?? {})) response.headers.set(name, value)
-      logger?.debug({ event: 'http.request', method: request.method, status: response.status })
+      if (logger?.isLevelEnabled('debug')) {
+        // As it was escaped in the request, and without its query.
+        const path = new URL(request.url).pathname.slice(0, 200)
+        const { method } = request
+        logger.debug({
+          event: 'http.request',
+          method,
+          path,
+          status: response.status,
+          ms: Math.round(now() - since),
+        })
+      }
       return response
     },
     drain: () => {
@@ -135,7 +161,7 @@ async function answer(
   request: Request,
   { id: session = '', ...path }: Readonly<Record<string, string>>,
 ): Promise<Response> {
-  const principal = await service.access.identify(request.headers.get('authorization'))
+  const principal = await service.access.identify(request.headers)
   admit(route, principal, session)
   if (session !== '') checkSessionId(session)
   const query = route.query ? check(route.query, queryOf(request), 'query') : undefined

@@ -11,7 +11,12 @@ export function documentOf(routes: readonly Route[], basePath = ''): Part {
     '/readyz': {
       get: open('Whether to send requests here.', { 200: 'Yes.', 503: 'No; `problems` says why.' }),
     },
-    '/metrics': { get: open('Metrics, in the Prometheus text format.', { 200: 'The metrics.' }) },
+    '/metrics': {
+      get: open('Metrics, in the Prometheus text format.', {
+        200: 'The metrics.',
+        404: 'This server has none.',
+      }),
+    },
     '/v1/openapi.json': { get: open('This document.', { 200: 'It is.' }) },
   }
   for (const route of routes) (paths[route.path] ??= {})[route.method] = operation(route)
@@ -42,8 +47,8 @@ const open = (summary: string, answers: Record<number, string>): Part => ({
 })
 
 function operation(route: Route): Part {
-  const { name, summary, right, body, answers, refusals = [] } = route
-  const refused = [...new Set([...COMMON_REFUSALS, ...refusals, ...(body ? [413, 415] : [])])]
+  const { name, summary, right, body, answers } = route
+  const refused = refusalsOf(route)
   return {
     operationId: name,
     summary,
@@ -61,6 +66,12 @@ function operation(route: Route): Part {
       ...Object.fromEntries(refused.map((status) => [status, REFUSED])),
     },
   }
+}
+
+/** All errors that a route may answer. A foreign session is not there, also where an unknown one would be made. */
+export function refusalsOf({ path, body, refusals = [] }: Route): number[] {
+  const common = [...COMMON_REFUSALS, ...(path.includes('{id}') ? [404] : []), ...(body ? [413, 415] : [])]
+  return [...new Set([...common, ...refusals])].sort()
 }
 
 const REFUSED = {

@@ -112,6 +112,12 @@ export const overloaded = (what: string) =>
     'retry-after': RETRY_AFTER.OVERLOADED,
   })
 
+/** Of a stream on a server that is about to end. */
+export const draining = () =>
+  new Refusal(503, 'DRAINING', 'This server is going away: ask another one.', {
+    'retry-after': RETRY_AFTER.DRAINING,
+  })
+
 export function toResponse({ status, code, message, headers }: Refusal): Response {
   const body = { type: 'about:blank', title: TITLES[status] ?? 'Error', status, code, detail: message }
   return Response.json(body, { status, headers: { ...headers, 'content-type': 'application/problem+json' } })

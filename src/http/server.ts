@@ -2,54 +2,83 @@
  * The handler behind a port, for `butler serve`: with time limits against slow clients, a bound on connections, and a way
  * to leave that waits for nobody.
  */
-import { createServer, type Server } from 'node:http'
+import { createServer, type Server, type ServerResponse } from 'node:http'
 import { once } from 'node:events'
-import { getRequestListener } from '@hono/node-server'
+import { getRequestListener, type Http2Bindings, type HttpBindings } from '@hono/node-server'
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { sleep } from '../base/timing.ts'
 import type { HttpHandler } from './handler.ts'
 
 export interface HttpServer {
   /** Where it listens. */
   readonly url: string
-  /** Stops listening, tells streams to go on elsewhere, lets requests end within the grace, closes all connections. */
+  /** Tells streams to go on elsewhere and closes connections that wait for nothing; the others end with their answer. */
+  drain(): void
+  /** Drains and stops listening; requests may end within the grace, then all connections are closed. */
   close(graceMs: number): Promise<void>
 }
 
-/** Milliseconds that a client has to send its headers, and its whole request. */
-const HEADERS_MS = 10_000
-const REQUEST_MS = 30_000
-const KEEP_ALIVE_MS = 30_000
-const HEADERS_MAX_BYTES = 16 * 1024
-/** Beside the streams, whose number the handler bounds. */
-const CONNECTIONS_MAX = 20_000
+/** Milliseconds and counts that no client gets beyond. */
+const LIMITS = {
+  /** For sending the headers. */
+  headersTimeout: 10_000,
+  /** For sending the whole request. */
+  requestTimeout: 30_000,
+  /** Between two requests on one connection. */
+  keepAliveTimeout: 5_000,
+  maxHeaderSize: 16 * 1024,
+  /** Beside the streams, whose number the handler bounds. */
+  maxConnections: 20_000,
+}
 
 /** Rejects when it cannot listen there. `port` 0: any that is free. */
 export async function listen(
   handler: HttpHandler,
-  { host, port }: { host: string; port: number },
+  { host, port, ...limits }: { host: string; port: number } & Partial<typeof LIMITS>,
 ): Promise<HttpServer> {
-  const listener = getRequestListener((request) => handler.fetch(request), { overrideGlobalObjects: false })
+  const answer = async (request: Request, { outgoing }: HttpBindings | Http2Bindings) => {
+    const response = await handler.fetch(request)
+    const { body, headers, status } = response
+    if (!body || headers.get('content-type') !== 'text/event-stream') return response
+    pass(body, (outgoing as ServerResponse).writeHead(status, Object.fromEntries(headers)))
+    return RESPONSE_ALREADY_SENT
+  }
+  const listener = getRequestListener(answer, { overrideGlobalObjects: false })
+  const { maxConnections, ...options } = { ...LIMITS, ...limits }
   const server = createServer(
-    {
-      headersTimeout: HEADERS_MS,
-      requestTimeout: REQUEST_MS,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-      maxHeaderSize: HEADERS_MAX_BYTES,
-      connectionsCheckingInterval: 1000,
-      noDelay: true,
-    },
+    { ...options, connectionsCheckingInterval: Math.min(1000, options.headersTimeout), noDelay: true },
     (request, response) => void listener(request, response),
   )
-  server.maxConnections = CONNECTIONS_MAX
+  server.maxConnections = maxConnections
   server.listen(port, host)
   await once(server, 'listening')
-  return { url: urlOf(server, host), close: (graceMs) => close(server, handler, graceMs) }
+  const drain = () => {
+    handler.drain()
+    server.closeIdleConnections()
+  }
+  return { url: urlOf(server, host), drain, close: (graceMs) => close(server, drain, graceMs) }
 }
 
-async function close(server: Server, handler: HttpHandler, graceMs: number): Promise<void> {
-  handler.drain()
+/** Takes from a stream what its client takes. One that breaks off breaks the connection, also when nobody reads there. */
+function pass(body: ReadableStream<Uint8Array>, outgoing: ServerResponse): void {
+  const reader = body.getReader()
+  const leave = () => void reader.cancel().catch(() => undefined)
+  const breakOff = () => void outgoing.destroy()
+  const next = (): void =>
+    void reader.read().then(({ done, value }) => {
+      if (done) outgoing.end()
+      else if (outgoing.write(value)) next()
+      else outgoing.once('drain', next)
+    }, breakOff)
+  reader.closed.catch(breakOff)
+  if (outgoing.destroyed) return leave()
+  outgoing.once('close', leave)
+  next()
+}
+
+async function close(server: Server, drain: () => void, graceMs: number): Promise<void> {
+  drain()
   const closed = new Promise<void>((resolve) => server.close(() => resolve()))
-  server.closeIdleConnections()
   const patience = new AbortController()
   await Promise.race([closed, sleep(graceMs, patience.signal)])
   patience.abort()

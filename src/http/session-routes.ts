@@ -82,8 +82,7 @@ const events = route({
   handle: async ({ service, principal, session, query, request }) => {
     const after = request.headers.get('last-event-id') ?? query.after ?? '0'
     const { client, access, streams } = service
-    const authorization = request.headers.get('authorization')
-    const isAllowed = () => mayStill(() => access.identify(authorization), session)
+    const isAllowed = () => mayStill(() => access.identify(request.headers), session)
     const { expiresAt } = principal
     const stream = await streams.open(client, session, { after, isAllowed, expiresAt })
     if (request.method === 'HEAD') await stream.body.cancel()

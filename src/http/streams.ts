@@ -2,7 +2,7 @@
 import { Alarm, sleep, Ticker } from '../base/timing.ts'
 import type { Client, WatchEvent } from '../index.ts'
 import { EventStream } from './event-stream.ts'
-import { overloaded } from './refusal.ts'
+import { draining, overloaded } from './refusal.ts'
 
 /** An answer to whoever asks for an unknown session does not wait longer for a silent database. */
 const FIRST_MS = 2000
@@ -17,6 +17,8 @@ export class Streams {
   readonly #max: number
   readonly #onTrouble: (error: unknown) => void
   readonly #open = new Set<Open>()
+  /** That have no first step yet, and count already. */
+  #opening = 0
   readonly #ticker: Ticker
   #draining = false
 
@@ -43,12 +45,18 @@ export class Streams {
     session: string,
     options: { after: string; isAllowed: () => Promise<boolean>; expiresAt: number | undefined },
   ): Promise<EventStream> {
-    if (this.#draining || this.#open.size >= this.#max) throw overloaded('streams')
+    if (this.#draining) throw draining()
+    if (this.#open.size + this.#opening >= this.#max) throw overloaded('streams')
     const { after, isAllowed, expiresAt } = options
     const events: AsyncIterator<WatchEvent> = client.subscribe(session, { after })
     const first = events.next()
     first.catch(() => undefined)
-    await this.#settled(first)
+    this.#opening += 1
+    try {
+      await this.#settled(first)
+    } finally {
+      this.#opening -= 1
+    }
     const end = new Alarm()
     const onEnd = (error?: unknown) => {
       if (error !== undefined) this.#onTrouble(error)

@@ -8,7 +8,7 @@ import { openServed } from './served.ts'
 const SLOW = process.env.MODE === 'slow'
 const EVENTS = SLOW ? 1000 : 300
 const STEP = SLOW ? 1 : 7
-const WATCHERS = SLOW ? 500 : 150
+const WATCHERS = SLOW ? 500 : 100
 
 let served: Awaited<ReturnType<typeof openServed>>
 let end = () => {}
