@@ -49,6 +49,8 @@ export type {
 } from './session/answers.ts'
 export { type Check, diagnose, type Diagnosis } from './session/diagnosis.ts'
 export type { Entry, EntryInput } from './session/entry.ts'
+export { instrument, type MetricsSource } from './session/instruments.ts'
+export type { Health, HealthOptions, Problem, ProblemCode } from './session/health.ts'
 export type { SessionView } from './session/inspection.ts'
 export {
   type Keyring,
@@ -58,6 +60,7 @@ export {
   type Scope,
   type VerifiedKey,
 } from './session/keyring.ts'
+export { type Metric, METRICS } from './session/metrics.ts'
 export { migrate, migrationStatus } from './session/migration.ts'
 export type { CursorMove, ReaderCursor } from './session/reader-cursor.ts'
 export type { MessageInput, SendOptions } from './session/submission.ts'

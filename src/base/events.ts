@@ -82,7 +82,9 @@ export const CATALOGUE = {
     'A stranger was in the lock of a running turn; the row is looked at.',
   ),
   'session.evicted': event<
-    OfSession & { seq: number; owner: string; verdict: 'dead' | 'hung' | 'silent' | 'orphan' }
+    OfSession & { seq: number; owner: string; verdict: 'dead' | 'hung' | 'silent' | 'orphan' } & {
+      afterMs?: number | undefined
+    }
   >(
     'warn',
     'A running turn was ended in the absence of its owner, which is dead, hung, silent or does not know it.',
@@ -95,7 +97,10 @@ export const CATALOGUE = {
   'session.released': event<Owned>('debug', 'The session has no owner any more.'),
   'session.givenAway': event<OfSession>('info', 'A full process left a waiting session to another.'),
 
-  'turn.started': event<Turn>('debug', 'A turn began.'),
+  'turn.started': event<Turn & { waitedMs?: number | undefined }>(
+    'debug',
+    'A turn began; the first attempt says how long its message had waited.',
+  ),
   'turn.completed': event<Turn & { durationMs: number }>('debug', 'A turn and its message are complete.'),
   'turn.stopped': event<Ended & { afterMs?: number | undefined }>(
     'info',
@@ -118,6 +123,7 @@ export const CATALOGUE = {
     'warn',
     'The turn was aborted: it is not this process that runs it.',
   ),
+  'turn.fenced': event<Turn>('warn', 'A write of the turn was refused: the row names another owner.'),
   'turn.detached': event<Turn & { detached: number }>(
     'warn',
     'The handler ignored its signal and was left behind; so many are in this process now.',
@@ -131,9 +137,9 @@ export const CATALOGUE = {
     'info',
     'The message had been taken back; it was passed over.',
   ),
-  'message.unrunnable': event<OfSession & { seq?: number | undefined; kind: string }>(
+  'message.unrunnable': event<OfSession & { seq?: number | undefined; kind: string; version: number }>(
     'warn',
-    'No handler here for this kind of message; it waits for a process that has one.',
+    'No process can run this kind of message, or understands its version; it waits for one that does.',
   ),
 
   'lock.retaken': event<OfSession & { seq?: number | undefined }>(
@@ -145,7 +151,15 @@ export const CATALOGUE = {
   'process.suspected': event<Worker>('info', 'Nobody listens on the channel of this process.'),
   'process.dead': event<Worker>('warn', 'This process is dead; its turns are taken over.'),
 
-  'sweep.done': event<{ found: number; woken: number }>('debug', 'Sessions with work nobody ran were woken.'),
+  'watcher.cutOff': event<OfSession & { events: number; bytes: number }>(
+    'info',
+    'A reader took nothing while so much came in; it can go on from its cursor.',
+  ),
+
+  'sweep.done': event<{ found: number; woken: number }>(
+    'debug',
+    'A sweep: so many sessions had work that nobody ran, and were woken.',
+  ),
   'queue.foreign': event<OfSession & { sample: string }>('warn', 'Something else wrote into our keys.'),
   'channel.junk': event<{ sample: string; channel?: string | undefined }>(
     'warn',

@@ -29,6 +29,7 @@ const CAUSES_MAX = 3
 const REPETITIVE: ReadonlySet<EventName> = new Set<EventName>([
   'redis.trouble',
   'mysql.trouble',
+  'lock.late',
   'channel.junk',
 ])
 const REPEAT_MS = 1000

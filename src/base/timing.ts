@@ -53,6 +53,9 @@ export class Ticker {
   #running: Promise<void> | undefined
   #again = false
   #stopped = true
+  #throughAt = 0
+  /** The last tick failed. */
+  failing = false
 
   constructor(options: {
     tick: () => Promise<void> | void
@@ -70,7 +73,13 @@ export class Ticker {
   start(): void {
     if (!this.#stopped) return
     this.#stopped = false
+    this.#throughAt = now()
     this.#arm()
+  }
+
+  /** No tick has got through for three intervals: they fail, or one hangs. */
+  get overdue(): boolean {
+    return !this.#stopped && now() - this.#throughAt > this.#intervalMs() * 3
   }
 
   /** Ticks now, or once more right after the tick that is running. */
@@ -100,7 +109,10 @@ export class Ticker {
         this.#again = false
         try {
           await this.#tick()
+          this.#throughAt = now()
+          this.failing = false
         } catch (error) {
+          this.failing = true
           this.#onError(error)
         }
       } while (this.#again && !this.#stopped)

@@ -5,12 +5,11 @@
 import { type Command, Option } from 'commander'
 import { createClient, createWorker, openKeyring, type Worker } from '../index.ts'
 import { now, sleep } from '../base/timing.ts'
-import { createHttpHandler, keyAccess, localAccess, SessionTokens } from '../http/index.ts'
+import { createHttpHandler, keyAccess, localAccess, openMetrics, SessionTokens } from '../http/index.ts'
 import { type HttpServer, listen } from '../http/server.ts'
 import { wholeNumber } from './arguments.ts'
 import { EXIT, UsageError } from './exits.ts'
 import { loadHandlers } from './handler-module.ts'
-import { readinessOf } from './readiness.ts'
 import { connectionsOf, type StoreFlags, withStoreFlags } from './settings.ts'
 import { onSignal } from './signals.ts'
 
@@ -70,16 +69,18 @@ async function serve(file: string | undefined, flags: ServeFlags): Promise<void>
   const worker = file === undefined || !flags.work ? undefined : await workerOf(file, flags)
   const client = createClient(connections)
   const keyring = openKeyring(connections.mysql)
-  const closeClients = () => Promise.all([client.close(), keyring.close()])
+  const metrics = openMetrics(worker ? [worker, client] : [client])
+  const closeClients = () => Promise.all([client.close(), keyring.close(), metrics.close()])
   let server: HttpServer
   try {
     let isStarted = false
-    const database = readinessOf(client)
+    const health = async () => (worker ? worker.health() : client.health())
     const handler = createHttpHandler({
       client,
       access: flags.auth ? keyAccess(keyring, tokens) : localAccess(tokens, corsOrigin),
       corsOrigins: corsOrigin,
-      problems: async () => (isStarted ? database() : ['starting']),
+      problems: async () => (isStarted ? (await health()).problems.map(({ code }) => code) : ['starting']),
+      metrics: () => metrics.text(),
       logger,
     })
     // First, because it may fail, and a worker that has started would have taken sessions.
@@ -102,7 +103,9 @@ async function serve(file: string | undefined, flags: ServeFlags): Promise<void>
     .then(closeClients)
     .then(
       () => true,
-      (error: unknown) => void logger.error({ event: 'http.error', error: String(error) }),
+      (error: unknown) => {
+        logger.error({ event: 'http.error', error: String(error) })
+      },
     )
   const isInTime = (await Promise.race([left, sleep(graceMs)])) === true
   if (isInTime) logger.info({ event: 'http.stopped' }, 'stopped')

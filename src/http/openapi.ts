@@ -71,7 +71,7 @@ function operation(route: Route): Part {
 /** All errors that a route may answer. A foreign session is not there, also where an unknown one would be made. */
 export function refusalsOf({ path, body, refusals = [] }: Route): number[] {
   const common = [...COMMON_REFUSALS, ...(path.includes('{id}') ? [404] : []), ...(body ? [413, 415] : [])]
-  return [...new Set([...common, ...refusals])].sort()
+  return [...new Set([...common, ...refusals])].sort((a, b) => a - b)
 }
 
 const REFUSED = {

@@ -18,6 +18,7 @@ import {
   type KnownMessage,
   type Submission,
 } from '../protocol/intake.ts'
+import { MESSAGE_VERSION } from '../protocol/session-row.ts'
 import type { Decide, Question } from './exchange.ts'
 import { BulkInsert, marks, NOW } from './hot-text.ts'
 import type { Database, MessagesTable, SessionsTable } from './schema.ts'
@@ -96,7 +97,9 @@ function writesOf(db: Db, { accepted, corrections, freed }: Admission): Compiled
     ...insertMessages.of(
       accepted.map(
         ({ submission: { sessionId, id, key, fingerprint, kind, source, payload, ...rest }, seq }) => {
-          return [sessionId, seq, id, key, fingerprint, kind, source, payload, rest.traceparent, rest.retryOf]
+          const { traceparent, retryOf } = rest
+          const version = MESSAGE_VERSION
+          return [sessionId, seq, id, key, fingerprint, kind, version, source, payload, traceparent, retryOf]
         },
       ),
     ),
@@ -190,6 +193,7 @@ const insertMessages = new BulkInsert('butler_messages', {
   idempotency_key: '?',
   fingerprint: '?',
   kind: '?',
+  version: '?',
   source: '?',
   payload: '?',
   traceparent: '?',

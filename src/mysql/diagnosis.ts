@@ -23,6 +23,9 @@ export interface MysqlFacts {
   readonly offsetS: number
 }
 
+/** Rejects when the server does not answer. */
+export const pingMysql = (db: Db): Promise<unknown> => sql`select 1`.execute(db)
+
 const VARIABLES = [
   'autocommit',
   'binlog_format',

@@ -2,7 +2,7 @@
 import { CompiledQuery, type Kysely, sql } from 'kysely'
 import { ENTRY, type Message, type MessageSource, type MessageStatus } from '../protocol/session-row.ts'
 import type { Question } from './exchange.ts'
-import { marks } from './hot-text.ts'
+import { marks, NOW } from './hot-text.ts'
 import type { Database } from './schema.ts'
 
 type Db = Kysely<Database>
@@ -11,6 +11,7 @@ const COLUMNS = [
   'm.seq',
   'm.id',
   'm.kind',
+  'm.version',
   'm.source',
   'm.payload',
   'm.status',
@@ -22,6 +23,7 @@ interface Row {
   seq: number
   id: string
   kind: string
+  version: number
   source: string
   payload: string
   status: string | null
@@ -29,11 +31,15 @@ interface Row {
   created_at: Date
 }
 
+const WAITED_US = `timestampdiff(microsecond, m.created_at, ${NOW})`
+type HeadRow = Row & { session_id: string; waited_us: number }
+
 function toMessage(row: Row): Message {
   return {
     seq: Number(row.seq),
     id: row.id,
     kind: row.kind,
+    version: Number(row.version),
     source: row.source as MessageSource,
     payload: row.payload,
     status: row.status as MessageStatus | null,
@@ -54,13 +60,18 @@ export function headsOf(
   return {
     query: asked(
       sessionIds,
-      `select m.session_id, ${COLUMNS.join(', ')} from butler_sessions s ` +
+      `select m.session_id, ${COLUMNS.join(', ')}, ${WAITED_US} as waited_us from butler_sessions s ` +
         `join butler_messages m on m.session_id = s.id and m.seq = s.done_seq + ${step} ` +
         `where s.id in (${marks(sessionIds)})`,
       [...after, ...sessionIds],
     ),
     answer: (rows) =>
-      new Map((rows as (Row & { session_id: string })[]).map((row) => [row.session_id, toMessage(row)])),
+      new Map(
+        (rows as HeadRow[]).map((row) => [
+          row.session_id,
+          { ...toMessage(row), waitedMs: Number(row.waited_us) / 1000 },
+        ]),
+      ),
   }
 }
 

@@ -19,6 +19,8 @@ export interface MigrationStatus {
 const FOLDER = new URL('../../migrations/', import.meta.url)
 
 const ATTEMPTS_MAX = 5
+/** An ALTER waits for every open transaction on its table, and everybody else waits behind it: better to try again. */
+const DDL_WAIT_S = 2
 
 /**
  * Applies what is pending, oldest first, and names what this call applied. Any number of processes may call it at once;
@@ -81,7 +83,12 @@ async function readMigrations(): Promise<Record<string, Migration>> {
     const statements = statementsOf(await readFile(new URL(file, FOLDER), 'utf8'))
     migrations[file.replace(/\.sql$/, '')] = {
       up: async (db) => {
-        for (const statement of statements) await sql.raw(statement).execute(db)
+        await sql`set lock_wait_timeout = ${DDL_WAIT_S}`.execute(db)
+        try {
+          for (const statement of statements) await sql.raw(statement).execute(db)
+        } finally {
+          await sql`set lock_wait_timeout = default`.execute(db).catch(() => undefined)
+        }
       },
     }
   }

@@ -45,6 +45,7 @@ export interface MessagesTable {
   idempotency_key: string
   fingerprint: string
   kind: string
+  version: Generated<number>
   source: string
   payload: string
   status: string | null

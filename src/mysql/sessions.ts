@@ -1,6 +1,6 @@
 /** Reads of session rows that decide nothing by themselves: looks, lists, searches for work. Decisions lock the row. */
 import { type Kysely, sql } from 'kysely'
-import type { SessionRow, TurnName } from '../protocol/session-row.ts'
+import type { Message, SessionRow, TurnName } from '../protocol/session-row.ts'
 import type { Database } from './schema.ts'
 import { RETRY_IN, SESSION_COLUMNS, toSessionRow } from './session-columns.ts'
 
@@ -86,8 +86,8 @@ export interface WorkCursor {
 
 export interface WaitingSession {
   readonly sessionId: string
-  /** Kind of the next message; null when its row is missing. */
-  readonly kind: string | null
+  /** What the next message asks of whoever runs it; null when its row is missing. */
+  readonly next: Pick<Message, 'kind' | 'version'> | null
 }
 
 /**
@@ -104,7 +104,7 @@ export async function readWaiting(
     .leftJoin('butler_messages as m', (join) =>
       join.onRef('m.session_id', '=', 's.id').on('m.seq', '=', sql<number>`s.done_seq + 1`),
     )
-    .select(['s.id', 'm.kind', since.as('since')])
+    .select(['s.id', 'm.kind', 'm.version', since.as('since')])
     .where('s.waiting_since', 'is not', null)
     .where((eb) => eb.or([eb('s.retry_at', 'is', null), eb('s.retry_at', '<=', sql<Date>`utc_timestamp(3)`)]))
     .orderBy('s.waiting_since')
@@ -130,7 +130,10 @@ export async function readWaiting(
   const rows = await query.execute()
   const last = rows.length === options.limit ? rows.at(-1) : undefined
   return {
-    sessions: rows.map((row) => ({ sessionId: row.id, kind: row.kind })),
+    sessions: rows.map(({ id, kind, version }) => ({
+      sessionId: id,
+      next: kind === null ? null : { kind, version: Number(version) },
+    })),
     next: last && { since: last.since, id: last.id },
   }
 }

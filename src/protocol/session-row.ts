@@ -54,8 +54,16 @@ export function runningTurn(row: SessionRow): TurnName | null {
   return { owner: row.owner, seq: row.runningSeq, starts: row.starts }
 }
 
+/**
+ * The form of messages that this version of the library writes, and the newest that it understands. Raise it when an
+ * older version would do something wrong with what is written from then on; it leaves such messages to newer ones.
+ */
+export const MESSAGE_VERSION = 1
+
 /** A message as its row has it. */
 export interface Message {
+  /** Of its form, see {@link MESSAGE_VERSION}. */
+  readonly version: number
   readonly seq: number
   readonly id: string
   readonly kind: string
@@ -66,6 +74,8 @@ export interface Message {
   readonly status: MessageStatus | null
   readonly traceparent: string | null
   readonly createdAt: string
+  /** How long ago it was accepted, milliseconds by the database's clock; only of one that is read to be started. */
+  readonly waitedMs?: number
 }
 
 export type MessageSource = 'user' | 'agent' | 'automation' | 'system'

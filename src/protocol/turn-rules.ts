@@ -21,6 +21,8 @@ import {
 export interface StartLimits {
   readonly maxStarts: number
   readonly maxCrashes: number
+  /** The newest form of messages that this process understands. */
+  readonly version: number
   /** Whether this process has a handler for a message kind. */
   readonly runs: (kind: string) => boolean
   /** Whether this process may run a message that is one crash away from being given up. */
@@ -45,7 +47,8 @@ export type Started =
   | { readonly outcome: 'nothing'; readonly doneSeq: number }
   | { readonly outcome: 'later'; readonly retryInMs: number }
   | { readonly outcome: 'suspect' }
-  | { readonly outcome: 'unrunnable'; readonly kind: string; readonly seq: number }
+  /** Nothing that this process has a handler for, or of a newer form than it understands. */
+  | ({ readonly outcome: 'unrunnable'; readonly seq: number } & Pick<Message, 'kind' | 'version'>)
   | { readonly outcome: 'unheld' }
   | { readonly outcome: 'lost' }
 
@@ -62,12 +65,15 @@ export function start(draft: Draft, token: string, limits: StartLimits): Started
   if (!head) return skip(draft, seq, 'missing')
   if (head.status === 'withdrawn') return skip(draft, seq, 'withdrawn')
   if (row.stopSeq >= seq) return skip(draft, seq, 'stopped')
+  const { kind, version } = head
+  // Also not counted out: whoever understands it may have other limits, and other reasons to start it anew.
+  if (version > limits.version) return { outcome: 'unrunnable', kind, version, seq }
   if (row.crashes >= limits.maxCrashes)
     return giveUp(draft, seq, `its worker process died ${row.crashes} times`)
   if (row.starts >= limits.maxStarts)
     return giveUp(draft, seq, `it was started ${row.starts} times without an end`)
   if (row.retryInMs !== null && row.retryInMs > 0) return { outcome: 'later', retryInMs: row.retryInMs }
-  if (!limits.runs(head.kind)) return { outcome: 'unrunnable', kind: head.kind, seq }
+  if (!limits.runs(kind)) return { outcome: 'unrunnable', kind, version, seq }
   const suspect = limits.maxCrashes > 1 && row.crashes >= limits.maxCrashes - 1
   if (suspect && !limits.maySuspect()) return { outcome: 'suspect' }
   if (!limits.holdsLock()) return { outcome: 'unheld' }

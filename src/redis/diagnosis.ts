@@ -19,6 +19,9 @@ export interface RedisFacts {
   readonly processes: readonly { readonly id: string; readonly heartbeat: HeartbeatValue }[]
 }
 
+/** Rejects when the server does not answer. */
+export const pingRedis = (redis: RedisClient): Promise<unknown> => redis.ping()
+
 /** Rejects with the client's error when the server cannot be reached or refuses us. */
 export async function examineRedis(redis: RedisClient, keys: Keys): Promise<RedisFacts> {
   const node = isCluster(redis) ? (redis.nodes('master')[0] ?? redis) : redis

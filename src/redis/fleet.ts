@@ -9,7 +9,7 @@ import { getMany, unlessWrongType } from './read.ts'
 
 /** What a process says about itself with every beat. */
 export interface HeartbeatValue {
-  /** Of the library's protocol, a whole number. */
+  /** The newest form of messages that it understands. */
   version: number
   /** Message kinds it has handlers for; `*` means any. */
   kinds: string[]
@@ -107,27 +107,33 @@ export async function elect(
 }
 
 /**
- * A random member other than `not` that beats, does not drain, has a free slot and handles all of `kinds`.
+ * A random member other than `not` that beats, does not drain, has a free slot and can run what is wanted.
  * Looks at a few only; null means that none of those fits, so tell everybody.
  */
 export async function pickMember(
   redis: RedisClient,
   keys: Keys,
-  wanted: { kinds?: readonly string[]; not?: string } = {},
+  wanted: Partial<Wanted> & { not?: string } = {},
 ): Promise<string | null> {
   const sample = await redis.srandmember(keys.processes, SAMPLE).catch(unlessWrongType([]))
-  const { kinds = [], not } = wanted
+  const { not } = wanted
   const found = [...(await heartbeats(redis, keys, sample))].filter(
     ([processId, value]) =>
-      processId !== not && value !== null && !value.draining && value.free > 0 && canRun(value, kinds),
+      processId !== not && value !== null && !value.draining && value.free > 0 && canRun(value, wanted),
   )
   // The order of SRANDMEMBER is not random, only the choice is.
   return found[Math.floor(Math.random() * found.length)]?.[0] ?? null
 }
 
-/** Whether a process with this heartbeat has a handler for every one of the kinds. */
-export const canRun = (value: HeartbeatValue, kinds: readonly string[]): boolean =>
-  value.kinds.includes('*') || kinds.every((kind) => value.kinds.includes(kind))
+/** What a message asks of the process that runs it. */
+export interface Wanted {
+  readonly kind: string
+  readonly version: number
+}
+
+/** Whether a process with this heartbeat has a handler for the kind and understands the version, as far as given. */
+export const canRun = (value: HeartbeatValue, { kind, version = 0 }: Partial<Wanted>): boolean =>
+  value.version >= version && (kind === undefined || value.kinds.includes('*') || value.kinds.includes(kind))
 
 async function heartbeats(
   redis: RedisClient,

@@ -148,7 +148,7 @@ export class Butler {
         return 'suspect'
       case 'unrunnable':
         await this.hold.release({ wake: false })
-        this.#house.onUnrunnable(this.sessionId, started.seq, started.kind)
+        this.#house.onUnrunnable(this.sessionId, started)
         return 'gone'
       case 'lost':
       case undefined:
@@ -158,11 +158,12 @@ export class Butler {
   }
 
   #limits(isHeld = () => true): StartLimits {
-    const { handlerFor, maySuspect, stores } = this.#house
+    const { handlerFor, maySuspect, stores, version } = this.#house
     const { maxStarts, maxCrashes } = stores.tunables
     return {
       maxStarts,
       maxCrashes,
+      version,
       maySuspect: () => maySuspect(this.sessionId),
       runs: (kind) => handlerFor(kind) !== undefined,
       holdsLock: () => this.phase === 'serving' && this.hold.isConfirmed && isHeld(),
@@ -175,7 +176,8 @@ export class Butler {
     const turn = new TurnRun(stores, this.sessionId, started)
     const { seq } = turn.name
     this.turn = turn
-    stores.telemetry.emit('turn.started', turn.about)
+    const { waitedMs } = turn
+    stores.telemetry.emit('turn.started', { ...turn.about, waitedMs })
     await this.heeding
     if (this.stopSeq >= seq) turn.abort('stopped')
     if (handingOver()) turn.abort('handover')
@@ -206,7 +208,10 @@ export class Butler {
     const finished = await commitEnd(stores, turn, end, { successor, next }).catch((error: unknown) =>
       commitEnd(stores, turn, { as: 'threw', error }, { successor, next }),
     )
-    if (finished?.outcome !== 'finished') return undefined
+    if (finished?.outcome !== 'finished') {
+      telemetry.emit('turn.fenced', turn.about)
+      return undefined
+    }
     this.turn = undefined
     turn.ended()
     reportEnd(telemetry, turn, finished.as, { end, delayMs: retryDelayMs(tunables, finished.failures) })

@@ -14,6 +14,7 @@ import {
 import { ClosedError, RefusedError } from '../base/errors.ts'
 import { checkSessionId, checkTenant } from '../base/ids.ts'
 import { parse } from '../base/payload.ts'
+import type { Telemetry } from '../base/telemetry.ts'
 import { deadline, now } from '../base/timing.ts'
 import type { CommitOptions, Rule } from '../mysql/ledger.ts'
 import { readMessage, readQueue } from '../mysql/messages.ts'
@@ -23,6 +24,7 @@ import { readEntries } from '../mysql/transcript.ts'
 import { toUnavailable } from '../mysql/trouble.ts'
 import { parseCursor } from '../protocol/cursor.ts'
 import { type Accepted, type Submission, withdraw } from '../protocol/intake.ts'
+import { MESSAGE_VERSION } from '../protocol/session-row.ts'
 import type {
   AcceptedInTransaction,
   CallersTransaction,
@@ -35,6 +37,7 @@ import type {
   TranscriptPage,
 } from './answers.ts'
 import { toEntry } from './entry.ts'
+import { type Health, type HealthOptions, StoreCheck } from './health.ts'
 import { inspect, type SessionView } from './inspection.ts'
 import { Lookout } from './lookout.ts'
 import { Notifier } from './notifier.ts'
@@ -53,6 +56,7 @@ export class Client {
   readonly #notifier: Notifier
   readonly #sender: Sender
   readonly #lookout: Lookout
+  readonly #check: StoreCheck
   #closed: Promise<void> | undefined
 
   /** Connects in the background. Throws InvalidInputError for options that cannot be meant. */
@@ -61,6 +65,7 @@ export class Client {
     this.#notifier = new Notifier(this.#stores)
     this.#sender = new Sender(this.#stores, this.#notifier)
     this.#lookout = new Lookout(this.#stores)
+    this.#check = new StoreCheck(this.#stores)
   }
 
   /**
@@ -273,6 +278,12 @@ export class Client {
         `Message ${seq} ${what}: only failed or stopped messages are sent again.`,
       )
     }
+    if (message.version > MESSAGE_VERSION) {
+      throw new RefusedError(
+        'NOT_RETRYABLE',
+        `Message ${seq} was written by a newer version: send it again with that version.`,
+      )
+    }
     const { kind, source, payload, traceparent } = message
     const again = { kind, payload: parse(payload) }
     const options = { source, ...(traceparent === null ? {} : { traceparent }) }
@@ -309,8 +320,17 @@ export class Client {
     return this.#read((db) => prune(db, ages, options.signal))
   }
 
+  /** Listens to an event of the telemetry catalogue; returns what ends that. */
+  on: Telemetry['on'] = (event, listener) => this.#stores.telemetry.on(event, listener)
+
+  /** Whether both stores answer; one that is away counts when it is asked again after the grace. */
+  health(options: HealthOptions = {}): Promise<Health> {
+    return this.#check.health(options)
+  }
+
   /** Closes the connections that this client opened. Repeating it is harmless. */
   close(): Promise<void> {
+    this.#check.close()
     this.#closed ??= Promise.all([this.#notifier.settled(), this.#lookout.close()]).then(() =>
       this.#stores.close(),
     )

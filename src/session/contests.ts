@@ -97,7 +97,7 @@ export class Contests {
       const verdict = this.#judge(contest, looks.get(processOf(contest.turn.owner)))
       if (verdict) {
         this.#contests.delete(sessionId)
-        this.#onVerdict(sessionId, { turn: contest.turn, verdict })
+        this.#onVerdict(sessionId, { turn: contest.turn, verdict, since: contest.since })
       } else this.#ask(sessionId, contest.turn)
     }
   }

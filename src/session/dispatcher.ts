@@ -4,8 +4,9 @@
  */
 import { processOf } from '../base/ids.ts'
 import { now, Ticker } from '../base/timing.ts'
-import { members, pickMember } from '../redis/fleet.ts'
+import { canRun, type HeartbeatValue, members, pickMember } from '../redis/fleet.ts'
 import { tokenOf } from '../redis/lock.ts'
+import type { Unrunnable } from './house.ts'
 import type { Notifier } from './notifier.ts'
 import type { Registry } from './registry.ts'
 import type { Stores } from './stores.ts'
@@ -16,6 +17,7 @@ type FreeSlots = readonly [processId: string, slots: number]
 export class Dispatcher {
   readonly #stores: Stores
   readonly #processId: string
+  readonly #version: number
   readonly #notifier: Notifier
   readonly #registry: Registry
   readonly #onDeaf: (processId: string, sessionId: string, lockValue: string) => void
@@ -28,6 +30,8 @@ export class Dispatcher {
   constructor(options: {
     stores: Stores
     processId: string
+    /** The newest form of messages that this process understands. */
+    version: number
     notifier: Notifier
     registry: Registry
     /** Somebody believes that there is a free slot here, and there is none. */
@@ -38,6 +42,7 @@ export class Dispatcher {
     const { telemetry, tunables } = options.stores
     this.#stores = options.stores
     this.#processId = options.processId
+    this.#version = options.version
     this.#notifier = options.notifier
     this.#registry = options.registry
     this.#onDeaf = options.onDeaf
@@ -67,13 +72,16 @@ export class Dispatcher {
     })
   }
 
-  /** Nobody here has a handler for the session's next message. */
-  async findCapable(session: string, seq: number, kind: string): Promise<void> {
+  /** This process cannot run the session's next message. One that can but is full gets it from a sweep. */
+  async findCapable(session: string, { seq, kind, version }: Unrunnable): Promise<void> {
     const { redis, keys, publisher, telemetry } = this.#stores
     await this.#quietly(session, async () => {
-      const able = await pickMember(redis.commands, keys, { kinds: [kind], not: this.#processId })
-      if (able !== null) await publisher.wakeProcess(able, [session])
-      else telemetry.emit('message.unrunnable', { session, seq, kind })
+      const able = await pickMember(redis.commands, keys, { kind, version, not: this.#processId })
+      if (able !== null) return void (await publisher.wakeProcess(able, [session]))
+      const fleet = await members(redis.commands, keys)
+      const others = [...fleet].flatMap(([id, value]) => (value && id !== this.#processId ? [value] : []))
+      if (others.some((value) => canRun(value, { kind, version }))) return
+      telemetry.emit('message.unrunnable', { session, seq, kind, version })
     })
   }
 
@@ -130,10 +138,13 @@ export class Dispatcher {
     })
   }
 
+  /** What waits here may be of the newest form that is understood here: it is no work for an older version. */
   async #freeElsewhere(): Promise<FreeSlots[]> {
     const { redis, keys } = this.#stores
+    const isAble = (value: HeartbeatValue) =>
+      !value.draining && value.free > 0 && canRun(value, { version: this.#version })
     return [...(await members(redis.commands, keys))].flatMap(([id, value]) =>
-      value && id !== this.#processId && !value.draining && value.free > 0 ? [[id, value.free] as const] : [],
+      value && id !== this.#processId && isAble(value) ? [[id, value.free] as const] : [],
     )
   }
 

@@ -17,6 +17,8 @@ import type { House } from './house.ts'
 export interface Judged {
   readonly turn: TurnName
   readonly verdict: Verdict
+  /** Monotonic time at which its owner was first missed. */
+  readonly since: number
 }
 
 export class Hold {
@@ -127,8 +129,10 @@ export class Hold {
       return false
     }
     if (acquired.evicted && judged) {
-      const { turn, verdict } = judged
-      telemetry.emit('session.evicted', { session, seq: turn.seq, owner: turn.owner, verdict })
+      const { turn, verdict, since } = judged
+      const { seq, owner } = turn
+      const afterMs = Math.round(now() - since)
+      telemetry.emit('session.evicted', { session, seq, owner, verdict, afterMs })
       // The old owner looks at its rows once in that time: an obedient handler there is over before ours begins.
       await sleep(tunables.lookFastMs * 1.2)
     }

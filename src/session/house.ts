@@ -1,8 +1,10 @@
 /** What a butler needs of the process it works in. The worker wires it; nothing here decides anything. */
-import type { TurnName } from '../protocol/session-row.ts'
+import type { Message, TurnName } from '../protocol/session-row.ts'
 import type { Notifier } from './notifier.ts'
 import type { Stores } from './stores.ts'
 import type { Handler } from './handler.ts'
+
+export type Unrunnable = Pick<Message, 'seq' | 'kind' | 'version'>
 
 export interface House {
   readonly processId: string
@@ -14,6 +16,8 @@ export interface House {
   readonly handingOver: () => boolean
   /** Whether a butler may start its session's next turn at once, because nobody waits for its slot. */
   readonly mayGoOn: () => boolean
+  /** The newest form of messages that this process understands. */
+  readonly version: number
   readonly handlerFor: (kind: string) => Handler | undefined
   /** Claims the one place for a suspect message in this process; false when another session has it. */
   readonly maySuspect: (sessionId: string) => boolean
@@ -22,8 +26,8 @@ export interface House {
   readonly onHeld: (sessionId: string, lockValue: string) => void
   /** The lock was free but the row says that a turn is running. */
   readonly onContested: (sessionId: string, running: TurnName) => void
-  /** Nobody here can run this kind of message. */
-  readonly onUnrunnable: (sessionId: string, seq: number, kind: string) => void
+  /** This process cannot run the session's next message. */
+  readonly onUnrunnable: (sessionId: string, message: Unrunnable) => void
   /** A handler ignored its signal and still runs; returns how many such there are. */
   readonly onDetached: (handlerDone: Promise<void>) => number
   /** Renews the session's lock and settles any doubt about it by the row. */

@@ -5,6 +5,7 @@
 import { processOf } from '../base/ids.ts'
 import { Lane } from '../base/lane.ts'
 import { withDeadline } from '../base/timing.ts'
+import { MESSAGE_VERSION } from '../protocol/session-row.ts'
 import { pickMember } from '../redis/fleet.ts'
 import { tokenOf } from '../redis/lock.ts'
 import { pushAndWake, pushMany } from '../redis/queue.ts'
@@ -26,10 +27,13 @@ export class Notifier {
   readonly #stores: Stores
   /** This process, when it is a worker: work that it gives away must not come back to it. */
   readonly #self: string | undefined
+  /** What is told of may be of this form: it is no work for an older version. */
+  readonly #version: number
   readonly #notices: Lane<Pending>
   readonly #underWay = new Set<Promise<void>>()
 
-  constructor(stores: Stores, self?: string) {
+  constructor(stores: Stores, self?: string, version = MESSAGE_VERSION) {
+    this.#version = version
     this.#stores = stores
     this.#self = self
     this.#notices = new Lane({
@@ -123,7 +127,8 @@ export class Notifier {
   async #wakeSomebody(ids: readonly string[]): Promise<void> {
     if (ids.length === 0) return
     const { redis, keys, publisher } = this.#stores
-    const member = await pickMember(redis.commands, keys, this.#self === undefined ? {} : { not: this.#self })
+    const wanted = { version: this.#version, ...(this.#self !== undefined && { not: this.#self }) }
+    const member = await pickMember(redis.commands, keys, wanted)
     const heard = member === null ? 0 : await publisher.wakeProcess(member, ids)
     if (heard === 0) await publisher.wakeAll(ids)
   }

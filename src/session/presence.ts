@@ -3,27 +3,21 @@
  * when the event loop stood still, because then it comes late.
  */
 import { now, Ticker } from '../base/timing.ts'
-import { beat, leave } from '../redis/fleet.ts'
+import { beat, type HeartbeatValue, leave } from '../redis/fleet.ts'
 import type { Stores } from './stores.ts'
 
-/** Of the messages and rows that this version of the library reads and writes. */
-const PROTOCOL_VERSION = 1
 /** Membership is confirmed with every so many beats; it only gets lost when Redis does. */
 const JOIN_EVERY = 8
 
 export class Presence {
   readonly #stores: Stores
   readonly #processId: string
-  readonly #state: () => { kinds: string[]; free: number; draining: boolean }
+  readonly #state: () => HeartbeatValue
   readonly #ticker: Ticker
   #beats = 0
   #lastAt = now()
 
-  constructor(options: {
-    stores: Stores
-    processId: string
-    state: () => { kinds: string[]; free: number; draining: boolean }
-  }) {
+  constructor(options: { stores: Stores; processId: string; state: () => HeartbeatValue }) {
     const { telemetry, tunables } = options.stores
     this.#stores = options.stores
     this.#processId = options.processId
@@ -47,6 +41,11 @@ export class Presence {
     this.#ticker.soon()
   }
 
+  /** The fleet does not hear of this process. */
+  get unseen(): boolean {
+    return this.#ticker.failing || this.#ticker.overdue
+  }
+
   /** Ends the heartbeat and leaves the fleet. */
   async stop(): Promise<void> {
     await this.#ticker.stop()
@@ -61,8 +60,7 @@ export class Presence {
     const lagMs = Math.round(now() - this.#lastAt - tunables.heartbeatMs)
     this.#lastAt = now()
     if (lagMs > tunables.renewMs) telemetry.emit('worker.stalled', { process: this.#processId, lagMs })
-    const value = { version: PROTOCOL_VERSION, ...this.#state() }
     const join = this.#beats++ % JOIN_EVERY === 0
-    await beat(redis.commands, keys, this.#processId, value, tunables.heartbeatTtlMs, { join })
+    await beat(redis.commands, keys, this.#processId, this.#state(), tunables.heartbeatTtlMs, { join })
   }
 }

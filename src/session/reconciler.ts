@@ -36,6 +36,10 @@ export class Reconciler {
     this.#ticker.start()
   }
 
+  get overdue(): boolean {
+    return this.#ticker.overdue
+  }
+
   stop(): Promise<void> {
     return this.#ticker.stop()
   }
@@ -86,6 +90,7 @@ export class Reconciler {
   async #ask(): Promise<RunningTurn[]> {
     try {
       const running = await readRunningBy(this.#stores.mysql.db, this.#processId)
+      if (!this.answered) this.#stores.telemetry.emit('mysql.ready', {})
       this.answered = true
       return running
     } catch (error) {

@@ -37,7 +37,10 @@ export class Renewer {
     this.#processId = options.processId
     this.#isDead = options.isDead
     this.#ticker = new Ticker({
-      tick: () => this.renew([...this.#registry.holding()]),
+      tick: () => {
+        this.#reportLate()
+        return this.renew([...this.#registry.holding()])
+      },
       intervalMs: tunables.renewMs,
       onError: (error) => telemetry.trouble(error, { where: 'renewer' }),
     })
@@ -56,12 +59,30 @@ export class Renewer {
     this.#ticker.soon()
   }
 
+  get overdue(): boolean {
+    return this.#ticker.overdue
+  }
+
   /** Whether some lock is not confirmed as freshly as it should be. */
   get late(): boolean {
+    return !this.#late().next().done
+  }
+
+  *#late(): Iterator<Butler> & Iterable<Butler> {
     const { lockTtlMs, renewMs } = this.#stores.tunables
     const oldest = now() + lockTtlMs - renewMs * 1.2
-    for (const { hold } of this.#registry.holding()) if (hold.confirmedUntil < oldest) return true
-    return false
+    for (const butler of this.#registry.holding()) if (butler.hold.confirmedUntil < oldest) yield butler
+  }
+
+  /** At the next renewal's time, one that has been asked for before is a whole interval late. */
+  #reportLate(): void {
+    const { lockTtlMs, renewMs } = this.#stores.tunables
+    for (const { sessionId: session, hold } of this.#late()) {
+      // A lock command without an answer is no lock yet: what follows it is told there.
+      if (hold.confirmedUntil === 0) continue
+      const lateMs = Math.round(now() + lockTtlMs - renewMs - hold.confirmedUntil)
+      this.#stores.telemetry.emit('lock.late', { session, epoch: hold.epoch, lateMs })
+    }
   }
 
   /** Renews these locks now and settles every doubt by the row. Rejects when the row or a stranger cannot be reached. */

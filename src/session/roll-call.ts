@@ -69,6 +69,10 @@ export class RollCall {
     this.#looks.start()
   }
 
+  get overdue(): boolean {
+    return this.#call.overdue || this.#looks.overdue
+  }
+
   async stop(): Promise<void> {
     await Promise.all([this.#call.stop(), this.#looks.stop()])
   }
@@ -140,6 +144,7 @@ export class RollCall {
     const { redis, keys, mysql, ledger, telemetry } = this.#stores
     this.#remember(processId)
     telemetry.emit('process.dead', { process: processId })
+    const afterMs = Math.round(now() - suspect.since)
     const left = await readWorkOf(mysql.db, processId)
     await Promise.all(
       left.map(async ({ sessionId, running }) => {
@@ -149,7 +154,7 @@ export class RollCall {
         })
         if (!result?.evicted) return
         const { seq, owner } = running
-        telemetry.emit('session.evicted', { session: sessionId, seq, owner, verdict: 'dead' })
+        telemetry.emit('session.evicted', { session: sessionId, seq, owner, verdict: 'dead', afterMs })
       }),
     )
     const locks = new Map([...suspect.locks].map(([id, value]) => [id, tokenOf(value)]))

@@ -7,7 +7,7 @@ import { processOf } from '../base/ids.ts'
 import { now, Ticker } from '../base/timing.ts'
 import { prune } from '../mysql/retention.ts'
 import { readWaiting, type WaitingSession, type WorkCursor } from '../mysql/sessions.ts'
-import { canRun, elect, type HeartbeatValue, members } from '../redis/fleet.ts'
+import { canRun, elect, type HeartbeatValue, members, type Wanted } from '../redis/fleet.ts'
 import { isIdle, readMany, tokenOf } from '../redis/lock.ts'
 import type { Stores } from './stores.ts'
 
@@ -21,7 +21,7 @@ export class Sweeper {
   readonly #stores: Stores
   readonly #processId: string
   readonly #onSuspect: (processId: string, sessionId: string, lockValue: string) => void
-  readonly #onUnrunnable: (sessionId: string, kind: string) => void
+  readonly #onUnrunnable: (sessionId: string, message: Wanted) => void
   readonly #onWork: (sessionIds: readonly string[]) => void
   readonly #ticker: Ticker
   readonly #stopped = new AbortController()
@@ -31,7 +31,7 @@ export class Sweeper {
     stores: Stores
     processId: string
     onSuspect: (processId: string, sessionId: string, lockValue: string) => void
-    onUnrunnable: (sessionId: string, kind: string) => void
+    onUnrunnable: (sessionId: string, message: Wanted) => void
     /** Sessions for this process to serve. */
     onWork: (sessionIds: readonly string[]) => void
   }) {
@@ -51,6 +51,10 @@ export class Sweeper {
 
   start(): void {
     this.#ticker.start()
+  }
+
+  get overdue(): boolean {
+    return this.#ticker.overdue
   }
 
   async stop(): Promise<void> {
@@ -96,10 +100,10 @@ export class Sweeper {
       if (!next || shares.spent) break
       after = next
     }
-    if (found > 0) telemetry.emit('sweep.done', { found, woken: shares.given })
+    telemetry.emit('sweep.done', { found, woken: shares.given })
   }
 
-  /** A busy lock's owner is told itself; the rest is dealt out to whoever has a free slot and the handler. */
+  /** A busy lock's owner is told itself; the rest is dealt out to whoever has a free slot and can run it. */
   async #distribute(sessions: readonly WaitingSession[], shares: Shares): Promise<void> {
     const { redis, keys } = this.#stores
     const locks = await readMany(
@@ -107,13 +111,13 @@ export class Sweeper {
       keys,
       sessions.map(({ sessionId }) => sessionId),
     )
-    for (const [index, { sessionId, kind }] of sessions.entries()) {
+    for (const [index, { sessionId, next }] of sessions.entries()) {
       const value = locks[index] ?? null
       const owner = value === null || isIdle(value) ? undefined : processOf(tokenOf(value))
       if (owner !== undefined && shares.isAlive(owner)) shares.give(owner, sessionId)
       else {
         if (owner !== undefined && value !== null) this.#onSuspect(owner, sessionId, value)
-        if (!shares.deal(sessionId, kind) && kind !== null) this.#onUnrunnable(sessionId, kind)
+        if (!shares.deal(sessionId, next) && next !== null) this.#onUnrunnable(sessionId, next)
       }
     }
     await Promise.all([...shares.take()].map(([processId, ids]) => this.#tell(processId, ids)))
@@ -140,7 +144,7 @@ export class Sweeper {
   }
 }
 
-/** Who gets which sessions in one sweep: round robin over the processes that can run a kind, within their free slots. */
+/** Who gets which sessions in one sweep: round robin over the processes that can run the next message, within their free slots. */
 class Shares {
   readonly #alive: ReadonlyMap<string, HeartbeatValue>
   readonly #free: Map<string, number>
@@ -172,11 +176,9 @@ class Shares {
     this.given += 1
   }
 
-  /** False: no process of the fleet has a handler for this kind. True also when all that have one are full, or unseen. */
-  deal(sessionId: string, kind: string | null): boolean {
-    const able = [...this.#alive]
-      .filter(([, value]) => kind === null || canRun(value, [kind]))
-      .map(([id]) => id)
+  /** False: no process of the fleet can run the next message. True also when all that can are full, or unseen. */
+  deal(sessionId: string, next: Wanted | null): boolean {
+    const able = [...this.#alive].filter(([, value]) => canRun(value, next ?? {})).map(([id]) => id)
     const free = able.filter((id) => (this.#free.get(id) ?? 0) > 0)
     const chosen = free[this.#turn++ % free.length]
     if (chosen !== undefined) {

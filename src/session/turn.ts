@@ -47,6 +47,8 @@ export class TurnRun {
   readonly epoch: number
   readonly suspect: boolean
   readonly startedAt = now()
+  /** How long its message had waited, milliseconds; of the first attempt. */
+  readonly waitedMs: number | undefined
   /** Monotonic time at which MySQL last confirmed that this turn is the one in the row. */
   confirmedAt = now()
   /** Monotonic time at which its signal fired. */
@@ -70,6 +72,7 @@ export class TurnRun {
     this.name = started.turn
     this.epoch = started.epoch
     this.suspect = started.suspect
+    if (started.turn.starts === 1) this.waitedMs = Math.round(started.message.waitedMs ?? 0)
     this.#message = { seq, id, kind, source, payload: parse(payload), createdAt, traceparent }
     this.#writer = new TurnWriter({
       ledger: stores.ledger,
@@ -77,6 +80,7 @@ export class TurnRun {
       name: started.turn,
       entrySeq: started.entrySeq,
       onLost: () => {
+        stores.telemetry.emit('turn.fenced', this.about)
         this.abort('lost')
         return this.#overError()
       },

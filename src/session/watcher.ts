@@ -72,8 +72,11 @@ export class Watcher implements Reader {
     if (!this.#ignored) return
     this.#ignored.events += events
     this.#ignored.bytes += bytes
-    const { watchMaxEvents, watchMaxBytes } = this.#options.stores.tunables
+    const { sessionId, stores } = this.#options
+    const { watchMaxEvents, watchMaxBytes } = stores.tunables
     if (this.#ignored.events <= watchMaxEvents && this.#ignored.bytes <= watchMaxBytes) return
+    // Told once: whoever was cut off is told nothing any more.
+    if (!this.#failure) stores.telemetry.emit('watcher.cutOff', { session: sessionId, ...this.#ignored })
     this.fail(new CutOffError(formatCursor(this.#place)))
   }
 

@@ -7,9 +7,11 @@ import { newProcessId } from '../base/ids.ts'
 import type { Telemetry } from '../base/telemetry.ts'
 import { sleep, withDeadline } from '../base/timing.ts'
 import { isNotAdmitted } from '../mysql/trouble.ts'
+import { MESSAGE_VERSION } from '../protocol/session-row.ts'
 import { Listener } from '../redis/wake.ts'
 import { Contests } from './contests.ts'
 import { Dispatcher } from './dispatcher.ts'
+import { Checkup, type Health, type HealthOptions } from './health.ts'
 import { assertMigrated, isMigrationPending } from './migration.ts'
 import { Notifier } from './notifier.ts'
 import { Presence } from './presence.ts'
@@ -38,6 +40,8 @@ export interface DrainOptions {
 /** After the grace: for handing over what still runs, when the stores answer slowly or not at all. */
 const HAND_OVER_MS = 5000
 
+const PHASES = { new: 'starting', running: undefined, draining: 'draining', stopped: 'stopped' } as const
+
 /** Why a worker ended; see {@link Worker.ended}. */
 export type WorkerEnd = 'stopped' | 'overloaded'
 
@@ -64,14 +68,18 @@ export class Worker {
   readonly #presence: Presence
   readonly #listener: Listener
   readonly #dispatcher: Dispatcher
+  readonly #checkup: Checkup
   #end: (how: WorkerEnd) => void = () => {}
   #detached = 0
   #state: 'new' | 'running' | 'draining' | 'stopped' = 'new'
   #drained: Promise<void> | undefined
   #stopped: Promise<void> | undefined
 
-  /** Connects in the background; serves nothing before `start()`. Throws InvalidInputError for options that cannot be meant. */
-  constructor(options: WorkerOptions) {
+  /**
+   * Connects in the background; serves nothing before `start()`. Throws InvalidInputError for options that cannot be meant.
+   * `version`: the newest form of messages it understands; another one only in tests of two versions side by side.
+   */
+  constructor(options: WorkerOptions, version = MESSAGE_VERSION) {
     const { handler, handlers, ...connections } = Object(options) as WorkerOptions
     const by = new Handlers(handler, handlers)
     this.ended = new Promise((resolve) => (this.#end = resolve))
@@ -80,16 +88,17 @@ export class Worker {
     const { processId } = this
     const hearingSince = () => this.#listener.upSinceMs()
     const isDead = (id: string) => this.#rollCall.isDead(id)
-    this.#notifier = new Notifier(stores, processId)
+    this.#notifier = new Notifier(stores, processId, version)
     this.#registry = new Registry({
       processId,
       stores,
       notifier: this.#notifier,
       isDead,
+      version,
       handlerFor: (kind) => by.for(kind),
       onHeld: (sessionId, lockValue) => void this.#dispatcher.passOn(sessionId, lockValue),
       onContested: (sessionId, running) => this.#contests.add(sessionId, running),
-      onUnrunnable: (sessionId, seq, kind) => void this.#dispatcher.findCapable(sessionId, seq, kind),
+      onUnrunnable: (sessionId, message) => void this.#dispatcher.findCapable(sessionId, message),
       onDetached: (handlerDone) => this.#countDetached(handlerDone),
       verify: async (sessionId) => {
         const butler = this.#registry.get(sessionId)
@@ -121,13 +130,15 @@ export class Worker {
       stores,
       processId,
       onSuspect: (id, sessionId, lockValue) => this.#rollCall.suspect(id, sessionId, lockValue),
-      onUnrunnable: (session, kind) => telemetry.emit('message.unrunnable', { session, kind }),
+      onUnrunnable: (session, { kind, version: needed }) =>
+        telemetry.emit('message.unrunnable', { session, kind, version: needed }),
       onWork: (ids) => ids.forEach((id) => this.#registry.wake(id)),
     })
     this.#presence = new Presence({
       stores,
       processId,
       state: () => ({
+        version,
         kinds: by.kinds,
         free: this.#reconciler.answered ? this.#registry.free : 0,
         draining: this.#state !== 'running',
@@ -136,6 +147,7 @@ export class Worker {
     this.#dispatcher = new Dispatcher({
       stores,
       processId,
+      version,
       notifier: this.#notifier,
       registry: this.#registry,
       onFull: () => this.#presence.soon(),
@@ -166,6 +178,19 @@ export class Worker {
         this.#sweeper.soon()
       },
       onTrouble: (error) => telemetry.emit('redis.trouble', { error }),
+    })
+    this.#checkup = new Checkup({
+      stores,
+      phase: () => PHASES[this.#state],
+      signs: {
+        redis: () => this.#presence.unseen,
+        mysql: () => !this.#reconciler.answered,
+        deaf: () => hearingSince() === null,
+        renewals: () => this.#renewer.late || this.#renewer.overdue,
+        looks: () => this.#reconciler.overdue,
+        sweep: () => this.#sweeper.overdue,
+        'roll-call': () => this.#rollCall.overdue,
+      },
     })
   }
 
@@ -208,6 +233,11 @@ export class Worker {
     return whole('graceMs', options.graceMs ?? this.#stores.tunables.drainGraceMs, 0)
   }
 
+  /** Whether this process should get work: honest also when both stores answer a ping and nothing is served. */
+  health(options: HealthOptions = {}): Health {
+    return this.#checkup.health(options)
+  }
+
   /** What this process is doing right now. */
   stats(): { state: string; running: number; waiting: number; sessions: number; detached: number } {
     const { running, waiting, size } = this.#registry
@@ -228,6 +258,7 @@ export class Worker {
       this.#registry,
       this.#reconciler,
       this.#renewer,
+      this.#checkup,
     ]
   }
 

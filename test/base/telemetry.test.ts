@@ -31,7 +31,7 @@ describe('the catalogue', () => {
   })
 
   it('types the fields of each event', () => {
-    expectTypeOf<Events['turn.started']>().toEqualTypeOf<{
+    expectTypeOf<Events['turn.handedOver']>().toEqualTypeOf<{
       session: string
       seq: number
       epoch: number

@@ -15,7 +15,7 @@ export const handlers = {
   obedient: waitForSignal,
   /** Is at work when its process is told to end, and finishes then. */
   unhurried: async (turn: Turn) => {
-    const told = once(process, 'SIGTERM')
+    const told = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGHUP')])
     await turn.append({ type: 'note', payload: 'at work' })
     await told
     return 'finished'

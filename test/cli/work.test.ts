@@ -56,23 +56,29 @@ async function begin(session: string, kind: string): Promise<void> {
 }
 
 describe('work', () => {
-  it('I4 · a worker that is told to end lets its turn finish and exits 0', { timeout: TIMEOUT }, async () => {
-    const worker = await startWorker()
-    await begin('drained', 'unhurried')
-    worker.child.kill('SIGTERM')
-    expect(await worker.ended).toMatchObject({ code: 0, stdout: '' })
-    const { entries } = await client.transcript('drained')
-    expect(entries.at(-2)).toMatchObject({ type: 'reply', payload: 'finished' })
-    expect(entries.at(-1)).toMatchObject({
-      type: 'turn_ended',
-      attempt: 1,
-      payload: { outcome: 'completed' },
-    })
-  })
+  it.each(['SIGTERM', 'SIGHUP'] as const)(
+    'I4 · a worker that is told to end by %s lets its turn finish and exits 0 (SD-06)',
+    { timeout: TIMEOUT },
+    async (signal) => {
+      const session = `drained-${signal}`
+      const worker = await startWorker()
+      await begin(session, 'unhurried')
+      worker.child.kill(signal)
+      expect(await worker.ended).toMatchObject({ code: 0, stdout: '' })
+      const { entries } = await client.transcript(session)
+      expect(entries.at(-2)).toMatchObject({ type: 'reply', payload: 'finished' })
+      expect(entries.at(-1)).toMatchObject({
+        type: 'turn_ended',
+        attempt: 1,
+        payload: { outcome: 'completed' },
+      })
+    },
+  )
 
   it.each([
     { signal: 'SIGTERM' as const, code: 143 },
     { signal: 'SIGINT' as const, code: 130 },
+    { signal: 'SIGHUP' as const, code: 129 },
   ])('ends at once on a second $signal (SD-06)', { timeout: TIMEOUT }, async ({ signal, code }) => {
     const worker = await startWorker()
     await begin(`twice-${signal}`, 'deaf')

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net'
 export interface Raw {
   readonly socket: Socket
   /** Everything that was heard. */
-  heard(): string
+  readonly heard: () => string
   /** Resolves with it when the server has closed the connection. */
   readonly closed: Promise<string>
 }

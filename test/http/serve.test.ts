@@ -52,10 +52,10 @@ async function prepare(url: string): Promise<string> {
 interface Serving {
   readonly program: Program
   readonly url: string
-  ask(path: string, init?: RequestInit & { key?: string }): Promise<Response>
-  send(session: string, body: unknown): Promise<Response>
+  readonly ask: (path: string, init?: RequestInit & { key?: string }) => Promise<Response>
+  readonly send: (session: string, body: unknown) => Promise<Response>
   /** The status and what `/readyz` says, or what came instead. */
-  ready(): Promise<string>
+  readonly ready: () => Promise<string>
 }
 
 async function serve(args: readonly string[], more: Record<string, string> = {}): Promise<Serving> {

@@ -38,7 +38,7 @@ beforeAll(async () => {
   api = await openApi({ keepAliveMs: 200, tunables: { queueMax: 100 } })
   await api.world.worker(async (turn) => {
     last = turn
-    const script = String(turn.message.payload)
+    const script = turn.message.payload as string
     if (script === 'nasty') {
       for (const text of NASTY) turn.emit(text)
       for (const text of NASTY) await turn.append({ type: 'note', payload: { text, [text]: text } })

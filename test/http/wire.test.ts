@@ -25,7 +25,11 @@ async function serving(
   const ask = (path: string, init: RequestInit = {}) =>
     fetch(server.url + path, {
       ...init,
-      headers: { authorization: `Bearer ${api.keys.all}`, connection: 'close', ...init.headers },
+      headers: {
+        authorization: `Bearer ${api.keys.all}`,
+        connection: 'close',
+        ...(init.headers as Record<string, string>),
+      },
     })
   try {
     await use(server, ask)
@@ -222,7 +226,7 @@ test('a full server refuses streams, and takes the next when one has ended (HT-1
         Array.from({ length: 3 }, () => ask('/v1/sessions/acme:full/events', { signal: leaving.signal })),
       )
       // Two got in, of three that came at the same moment.
-      expect(streams.map(({ status }) => status).sort()).toEqual([200, 200, 503])
+      expect(streams.map(({ status }) => status).sort((a, b) => a - b)).toEqual([200, 200, 503])
       expect((await ask('/v1/sessions/acme:full')).status).toBe(200)
       leaving.abort()
       await eventually(async () => {

@@ -30,6 +30,7 @@ const MESSAGES: readonly Message[] = [0, 1, 2, 3, 4].map((seq) => ({
   seq,
   id: `m-${seq}`,
   kind: 'k',
+  version: 1,
   source: 'user',
   payload: '1',
   status: null,

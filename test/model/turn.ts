@@ -12,6 +12,7 @@ const MAX_FAILURES = 2
 const limits = (confirmed: boolean): StartLimits => ({
   maxStarts: 20,
   maxCrashes: 3,
+  version: 1,
   runs: () => true,
   maySuspect: () => true,
   holdsLock: () => confirmed,

@@ -7,10 +7,18 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { connectMysql, type Mysql } from '../../src/mysql/connect.ts'
 import { migrateUp, migrationStatus, pendingMigrations } from '../../src/mysql/migrate.ts'
 import { isDuplicate } from '../../src/mysql/trouble.ts'
+import { until } from '../support/eventually.ts'
 import { freshDatabase } from '../support/services.ts'
 import { wireTo } from './wire.ts'
 
-const ALL = ['0001_sessions', '0002_messages', '0003_entries', '0004_cursors', '0005_keys']
+const ALL = [
+  '0001_sessions',
+  '0002_messages',
+  '0003_entries',
+  '0004_cursors',
+  '0005_keys',
+  '0006_message_version',
+]
 
 let database: Awaited<ReturnType<typeof freshDatabase>>
 let mysql: Mysql
@@ -68,6 +76,35 @@ test.each([
   } finally {
     child.kill('SIGKILL')
     wire.close()
+  }
+})
+
+test('a file whose change was made but not recorded is applied again without harm (MY-13)', async () => {
+  await migrateUp(mysql.db)
+  await sql`delete from butler_migrations`.execute(mysql.db)
+  expect(await migrateUp(mysql.db)).toEqual({ applied: ALL })
+})
+
+test('a change waits for an open transaction only briefly, so that nobody waits long behind it, and comes again', async () => {
+  await migrateUp(mysql.db)
+  await sql`alter table butler_messages drop column version`.execute(mysql.db)
+  await sql`delete from butler_migrations where name = ${ALL.at(-1)}`.execute(mysql.db)
+  const others = connectMysql(database.url, { poolSize: 2, timeoutMs: 20_000 })
+  try {
+    let migrating: Promise<unknown> | undefined
+    await others.db.transaction().execute(async (trx) => {
+      await sql`select seq from butler_messages`.execute(trx)
+      migrating = migrateUp(mysql.db)
+      const waiting = sql<{ n: number }>`
+        select count(*) as n from information_schema.processlist
+        where db = database() and state like '%metadata lock%'`
+      await until(async () => Number((await waiting.execute(others.db)).rows[0]?.n) > 0, { ms: 20_000 })
+      // Its own turn comes only when the change has given up for now.
+      await sql`select seq from butler_messages`.execute(others.db)
+    })
+    expect(await migrating).toEqual({ applied: [ALL.at(-1)] })
+  } finally {
+    await others.close()
   }
 })
 

@@ -28,6 +28,7 @@ export const message = (seq: number, changes: Partial<Message> = {}): Message =>
   seq,
   id: `m-${seq}`,
   kind: 'message',
+  version: 1,
   source: 'user',
   payload: '"hello"',
   status: null,
@@ -53,6 +54,7 @@ export function draft(
 export const limits = (changes: Partial<StartLimits> = {}): StartLimits => ({
   maxStarts: 20,
   maxCrashes: 3,
+  version: 1,
   runs: () => true,
   maySuspect: () => true,
   holdsLock: () => true,

@@ -37,7 +37,18 @@ test.each([
   ['a running turn', { runningSeq: 2 }, {}, { outcome: 'lost' }],
   ['nothing to do', { doneSeq: 3 }, {}, { outcome: 'nothing', doneSeq: 3 }],
   ['a back-off', { starts: 1, retryInMs: 40 }, {}, { outcome: 'later', retryInMs: 40 }],
-  ['a kind without handler', {}, { runs: () => false }, { outcome: 'unrunnable', kind: 'message', seq: 2 }],
+  [
+    'a kind without handler',
+    {},
+    { runs: () => false },
+    { outcome: 'unrunnable', kind: 'message', version: 1, seq: 2 },
+  ],
+  [
+    'a newer form, although it is counted out',
+    { crashes: 3, starts: 20 },
+    { version: 0 },
+    { outcome: 'unrunnable', kind: 'message', version: 1, seq: 2 },
+  ],
   ['another suspect running', { crashes: 2, starts: 2 }, { maySuspect: () => false }, { outcome: 'suspect' }],
   ['no confirmed lock', {}, { holdsLock: () => false }, { outcome: 'unheld' }],
 ])('I4 · nothing starts with %s', (_what, changes, with_, expected) => {

@@ -159,15 +159,20 @@ describe('pickMember', () => {
     expect(await fleet.pickMember(redis, keys)).toBeNull()
   })
 
-  test.each<[string, Partial<fleet.HeartbeatValue>, { kinds?: string[]; not?: string }, boolean]>([
+  test.each<
+    [string, Partial<fleet.HeartbeatValue>, { kind?: string; version?: number; not?: string }, boolean]
+  >([
     ['fits', {}, {}, true],
     ['is the one not wanted', {}, { not: 'P1' }, false],
     ['somebody else is not wanted', {}, { not: 'P2' }, true],
     ['drains', { draining: true }, {}, false],
     ['is full', { free: 0 }, {}, false],
-    ['handles the kind', { kinds: ['chat', 'mail'] }, { kinds: ['mail'] }, true],
-    ['handles one of two kinds', { kinds: ['chat'] }, { kinds: ['chat', 'mail'] }, false],
-    ['handles any kind', { kinds: ['*'] }, { kinds: ['chat', 'mail'] }, true],
+    ['handles the kind', { kinds: ['chat', 'mail'] }, { kind: 'mail' }, true],
+    ['handles another kind', { kinds: ['chat'] }, { kind: 'mail' }, false],
+    ['understands the version', { version: 2 }, { version: 2 }, true],
+    ['understands newer ones too', { version: 3 }, { version: 2 }, true],
+    ['is too old', { version: 1 }, { version: 2 }, false],
+    ['handles any kind', { kinds: ['*'] }, { kind: 'mail' }, true],
   ])('%s', async (_title, value, wanted, picked) => {
     await join('P1', beatOf(value))
     await redis.sadd(keys.processes, 'Gone', 'a b')

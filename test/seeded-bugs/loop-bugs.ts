@@ -27,8 +27,8 @@ export const loopBugs: readonly Bug[] = [
   bug(
     'locks are not renewed',
     'renewer.ts',
-    'tick: () => this.renew([...this.#registry.holding()])',
-    'tick: () => this.renew([])',
+    'return this.renew([...this.#registry.holding()])',
+    'return this.renew([])',
     'traps/lock-cases',
     'stories/flush',
   ),
