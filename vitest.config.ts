@@ -1,5 +1,5 @@
 // How the tests run. `vitest run` is the fast suite; `vitest run --mode slow` is test/stories-slow and short forms of
-// test/torture, test/crash-points and test/model, which CI runs as programs. Both share one private Redis and one private MySQL-family server, started by test/support/global-setup.ts.
+// test/torture, test/crash-points, test/stop-races and test/model, which CI runs as programs. Both share one private Redis and one private MySQL-family server, started by test/support/global-setup.ts.
 import { configDefaults, defineConfig } from 'vitest/config'
 
 const SLOW = [
@@ -7,6 +7,7 @@ const SLOW = [
   'test/torture/{rest,torture}.test.ts',
   'test/crash-points/crash-points.test.ts',
   'test/model/model.test.ts',
+  'test/stop-races/stop-races.test.ts',
 ]
 
 export default defineConfig(({ mode }) => {

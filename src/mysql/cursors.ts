@@ -23,15 +23,15 @@ export function readCursor({ db }: Mysql, sessionId: string, reader: string): Pr
 }
 
 /**
- * Lets `decide` move a reader's cursors, one caller at a time; undefined writes nothing.
- * Resolves with what holds then, or undefined when there is no such session.
+ * Lets `decide` move a reader's cursors, one caller at a time; undefined writes nothing. Resolves with what holds then,
+ * or undefined when there is no such session. May end in a deadlock when many begin at once: repeat it.
  */
 export function moveCursor(
   mysql: Mysql,
   sessionId: string,
   reader: string,
   decide: (before: ReaderRow) => Pick<CursorRow, 'seen' | 'acknowledged'> | undefined,
-): Promise<CursorRow | undefined> {
+): Promise<ReaderRow | undefined> {
   return mysql.transaction(async (trx) => {
     // Creates and locks the row, so that two at once decide one after the other.
     await sql`insert into butler_cursors (session_id, reader, updated_at)

@@ -64,17 +64,26 @@ export async function readKeys(db: Db): Promise<KeyRow[]> {
   return rows.map(toKey)
 }
 
-/** A key that is neither revoked nor over, with the hash of its secret. */
-export async function readValidKey(db: Db, id: string): Promise<(KeyRow & { hash: string }) | undefined> {
+/** A key that is neither revoked nor over. */
+export interface ValidKey extends KeyRow {
+  /** Of its secret. */
+  readonly hash: string
+  /** Its use was last noted more than a minute ago, or never. */
+  readonly isUnnoted: boolean
+}
+
+const UNNOTED = sql<boolean>`(used_at is null or used_at < utc_timestamp(3) - interval 1 minute)`
+
+export async function readValidKey(db: Db, id: string): Promise<ValidKey | undefined> {
   const row = await db
     .selectFrom('butler_keys')
     .select(COLUMNS)
-    .select('secret_hash')
+    .select(['secret_hash', UNNOTED.as('is_unnoted')])
     .where('id', '=', id)
     .where('revoked_at', 'is', null)
     .where((eb) => eb.or([eb('expires_at', 'is', null), eb('expires_at', '>', sql<Date>`utc_timestamp(3)`)]))
     .executeTakeFirst()
-  return row && { ...toKey(row), hash: row.secret_hash }
+  return row && { ...toKey(row), hash: row.secret_hash, isUnnoted: Boolean(row.is_unnoted) }
 }
 
 /** False: there is none of this id. Repeating it is harmless. */
@@ -93,9 +102,7 @@ export async function noteUse(db: Db, id: string): Promise<void> {
     .updateTable('butler_keys')
     .set({ used_at: sql`utc_timestamp(3)` })
     .where('id', '=', id)
-    .where((eb) =>
-      eb.or([eb('used_at', 'is', null), eb('used_at', '<', sql<Date>`utc_timestamp(3) - interval 1 minute`)]),
-    )
+    .where(UNNOTED)
     .execute()
 }
 

@@ -40,9 +40,8 @@ export async function prune(db: Db, ages: RetentionAges, signal?: AbortSignal): 
     for (const { id, messages, entries } of await readDeleted(db, deletedMs)) {
       await go('messages', () => pruneDeleted(db, 'messages', id, messages))
       await go('entries', () => pruneDeleted(db, 'entries', id, entries))
-      await sql`delete from butler_cursors where session_id = ${id} and updated_at < ${ago(deletedMs)}`.execute(
-        db,
-      )
+      for (let removed = BITE_ROWS; removed === BITE_ROWS && !signal?.aborted;)
+        removed = await pruneCursors(db, id, entries)
       // Done: what marks the session as deleted from now on is that it has no message beyond `purge_seq`.
       if (!signal?.aborted) await forgetDeletion(db, id, messages)
     }
@@ -99,6 +98,17 @@ async function pruneDeleted(db: Db, what: keyof Pruned, id: string, through: num
     .limit(BITE_ROWS)
     .executeTakeFirst()
   return Number(result.numDeletedRows)
+}
+
+/**
+ * Positions within the entries that went. A reader that has gone on in the next life keeps its own: it cannot say it
+ * again. What was last written when proves nothing, since both lives may be older than what is kept.
+ */
+async function pruneCursors(db: Db, id: string, through: number): Promise<number> {
+  const result = await sql`delete from butler_cursors where session_id = ${id}
+    and (seen is null or cast(substring_index(seen, '.', 1) as unsigned) <= ${through})
+    limit ${BITE_ROWS}`.execute(db)
+  return Number(result.numAffectedRows)
 }
 
 async function forgetDeletion(db: Db, id: string, seq: number): Promise<void> {

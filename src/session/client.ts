@@ -238,7 +238,8 @@ export class Client {
    */
   async moveCursor(sessionId: string, reader: string, move: CursorMove): Promise<ReaderCursor> {
     const id = checkSessionId(sessionId)
-    return this.#read((_db, mysql) => moveReader(mysql, id, reader, move))
+    const giveUp = deadline(this.#stores.tunables.enqueueTimeoutMs)
+    return this.#read((_db, mysql) => moveReader(mysql, id, reader, move, giveUp))
   }
 
   /**

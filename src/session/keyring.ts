@@ -5,8 +5,8 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { checkList, checkOptions, oneOf, whole } from '../base/arguments.ts'
 import { InvalidInputError, NotFoundError } from '../base/errors.ts'
-import { checkTenant, newKeyId, newSecret, show } from '../base/ids.ts'
-import { now } from '../base/timing.ts'
+import { checkTenant, newKeyId, newSecret } from '../base/ids.ts'
+import { ShortMemory } from '../base/short-memory.ts'
 import { connectMysql, type MysqlSource } from '../mysql/connect.ts'
 import { insertKey, type KeyRow, noteUse, readKeys, readValidKey, revokeKey } from '../mysql/keys.ts'
 import { toUnavailable } from '../mysql/trouble.ts'
@@ -19,7 +19,10 @@ export interface KeyOptions {
   /** For people: 1 to 200 characters. */
   readonly name: string
   readonly scopes: readonly Scope[]
-  /** Only sessions of these: the part of an id before its first colon, '' for ids without one. Default: all sessions. */
+  /**
+   * Only sessions of these: the part of an id before its first colon, '' for ids without one. 1 to 100 of them.
+   * Default: all sessions.
+   */
   readonly tenants?: readonly string[] | undefined
   /** After which it is over, milliseconds up to ten years. Default: never. */
   readonly expiresInMs?: number | undefined
@@ -45,7 +48,7 @@ export interface Keyring {
   /** Shows the secret this once. @throws InvalidInputError INVALID_ARGUMENT. */
   create(options: KeyOptions): Promise<{ id: string; secret: string }>
   list(): Promise<KeyView[]>
-  /** Repeating it is harmless. @throws NotFoundError KEY_NOT_FOUND. */
+  /** Takes its id, or the whole secret. Repeating it is harmless. @throws NotFoundError KEY_NOT_FOUND. */
   revoke(id: string): Promise<void>
   /** Undefined: unknown, wrong, revoked or over. */
   verify(secret: string): Promise<VerifiedKey | undefined>
@@ -56,16 +59,16 @@ export interface Keyring {
 const REMEMBER_MS = 3000
 const REMEMBERED_MAX = 10_000
 const YEARS_MS = 10 * 365 * 86_400_000
+const TENANTS_MAX = 100
+const ID = /^([A-Za-z0-9]{12})$/
 const SECRET = /^bk_([A-Za-z0-9]{12})_([A-Za-z0-9]{32})$/
 
 /** Connects on first use. Throws InvalidInputError `INVALID_OPTIONS` when the source cannot be used. */
 export function openKeyring(source: MysqlSource): Keyring {
   const mysql = connectMysql(source, { poolSize: 4 })
   const { db } = mysql
-  const remembered = new Map<
-    string,
-    { readonly until: number; readonly key: Promise<VerifiedKey | undefined> }
-  >()
+  // Wrong ones are remembered too; made-up ones cost memory up to the limit, and good ones another look.
+  const remembered = new ShortMemory<VerifiedKey | undefined>({ ms: REMEMBER_MS, max: REMEMBERED_MAX })
   const ask = async <T>(work: Promise<T>): Promise<T> => {
     try {
       return await work
@@ -77,7 +80,7 @@ export function openKeyring(source: MysqlSource): Keyring {
     const row = await ask(readValidKey(db, id))
     if (!row || !timingSafeEqual(Buffer.from(row.hash), Buffer.from(hash))) return undefined
     // For people only: whatever keeps it from being written keeps nobody out.
-    noteUse(db, id).catch(() => undefined)
+    if (row.isUnnoted) noteUse(db, id).catch(() => undefined)
     return toVerified(row)
   }
   return {
@@ -94,22 +97,18 @@ export function openKeyring(source: MysqlSource): Keyring {
         const { name, createdAt, expiresAt, revokedAt, usedAt } = row
         return { ...toVerified(row), name, createdAt, expiresAt, revokedAt, usedAt }
       }),
-    revoke: async (id) => {
-      if (typeof id !== 'string' || !(await ask(revokeKey(db, id))))
-        throw new NotFoundError('KEY_NOT_FOUND', `There is no key ${show(id)}: list them with keys ls.`)
-      remembered.clear()
+    revoke: async (named) => {
+      // Whoever has found a secret in a log has it at hand; it must not end up in another one.
+      const [, id = ''] = SECRET.exec(named) ?? ID.exec(named) ?? []
+      if (!(await ask(revokeKey(db, id))))
+        throw new NotFoundError('KEY_NOT_FOUND', 'There is no such key: pass an id that keys ls shows.')
+      remembered.forget()
     },
     verify: (secret) => {
       const [, id] = SECRET.exec(secret) ?? []
       if (id === undefined) return Promise.resolve(undefined)
       const hash = hashOf(secret)
-      const known = remembered.get(hash)
-      if (known && known.until > now()) return known.key
-      const key = look(id, hash)
-      if (remembered.size >= REMEMBERED_MAX) remembered.clear()
-      remembered.set(hash, { until: now() + REMEMBER_MS, key })
-      key.catch(() => remembered.delete(hash))
-      return key
+      return remembered.recall(hash, () => look(id, hash))
     },
     close: () => mysql.close(),
   }
@@ -128,10 +127,13 @@ function checkKeyOptions(options: KeyOptions): KeyOptions {
     throw new InvalidInputError('INVALID_ARGUMENT', 'A key has a name of 1 to 200 printable characters.')
   if (checkList('scopes', scopes).length === 0)
     throw new InvalidInputError('INVALID_ARGUMENT', `A key has at least one scope: ${SCOPES.join(', ')}.`)
-  if (tenants) for (const tenant of checkList('tenants', tenants)) checkTenant(tenant)
+  if (tenants !== undefined) {
+    for (const tenant of checkList('tenants', tenants)) checkTenant(tenant)
+    whole('The number of tenants', tenants.length, 1, TENANTS_MAX)
+  }
   return {
     name,
-    scopes: [...new Set(scopes.map((scope) => oneOf('scope', scope, SCOPES)))],
+    scopes: [...new Set(Array.from(scopes, (scope) => oneOf('scope', scope, SCOPES)))],
     tenants: tenants && [...new Set(tenants)],
     expiresInMs: expiresInMs === undefined ? undefined : whole('expiresInMs', expiresInMs, 1000, YEARS_MS),
   }

@@ -4,6 +4,7 @@ import { InvalidInputError } from '../base/errors.ts'
 import { checkReader } from '../base/ids.ts'
 import { type CursorRow, moveCursor, readCursor, type ReaderRow } from '../mysql/cursors.ts'
 import type { Mysql } from '../mysql/connect.ts'
+import { patiently } from '../mysql/patience.ts'
 import { comparePlaces, parseCursor } from '../protocol/cursor.ts'
 import { unknownSession } from './unknown.ts'
 
@@ -27,7 +28,7 @@ export async function readerCursor(mysql: Mysql, sessionId: string, reader: unkn
   const name = checkReader(reader)
   const row = await readCursor(mysql, sessionId, name)
   if (!row) throw unknownSession(sessionId)
-  return toCursor(name, row, row.purged)
+  return toCursor(name, row)
 }
 
 export async function moveReader(
@@ -35,6 +36,7 @@ export async function moveReader(
   sessionId: string,
   reader: unknown,
   move: CursorMove,
+  giveUp: AbortSignal,
 ): Promise<ReaderCursor> {
   const name = checkReader(reader)
   checkOptions(move, ['read', 'acknowledged'])
@@ -42,25 +44,23 @@ export async function moveReader(
   const read = later(textOf(move.read), acknowledged)
   if (read === null)
     throw new InvalidInputError('INVALID_ARGUMENT', 'Say how far the reader is: read, acknowledged, or both.')
-  let purged = 0
-  const row = await moveCursor(mysql, sessionId, name, (before) => {
-    purged = before.purged
-    const beyond = parseCursor(read).entry > before.head
-    if (beyond)
+  const decide = (before: ReaderRow) => {
+    if (parseCursor(read).entry > before.head)
       throw new InvalidInputError(
         'INVALID_CURSOR',
         `Cursor ${read} lies beyond the session's last entry, ${before.head}.`,
       )
-    const known = living(before, before.purged)
+    const [known, said] = [living(before, before), living({ seen: read, acknowledged }, before)]
     const after = {
-      seen: later(known.seen, read),
-      acknowledged: later(known.acknowledged, acknowledged),
+      seen: later(known.seen, said.seen),
+      acknowledged: later(known.acknowledged, said.acknowledged),
     }
-    const isNews = after.seen !== before.seen || after.acknowledged !== before.acknowledged
+    const isNews = after.seen !== known.seen || after.acknowledged !== known.acknowledged
     return isNews ? after : undefined
-  })
+  }
+  const row = await patiently(() => moveCursor(mysql, sessionId, name, decide), giveUp)
   if (!row) throw unknownSession(sessionId)
-  return toCursor(name, row, purged)
+  return toCursor(name, row)
 }
 
 const textOf = (cursor: string | number | undefined): string | null => {
@@ -74,14 +74,16 @@ function later(one: string | null, other: string | null): string | null {
   return comparePlaces(parseCursor(other), parseCursor(one)) > 0 ? other : one
 }
 
+type Positions = Pick<CursorRow, 'seen' | 'acknowledged'>
+
 /** What was read of a deleted life of the session says nothing of this one. */
-function living({ seen, acknowledged }: Pick<CursorRow, 'seen' | 'acknowledged'>, purged: number) {
+function living({ seen, acknowledged }: Positions, { purged }: ReaderRow): Positions {
   const ofThisLife = (cursor: string | null) =>
     cursor !== null && (purged === 0 || parseCursor(cursor).entry > purged) ? cursor : null
   return { seen: ofThisLife(seen), acknowledged: ofThisLife(acknowledged) }
 }
 
-function toCursor(reader: string, row: CursorRow | ReaderRow, purged: number): ReaderCursor {
-  const { seen, acknowledged } = living(row, purged)
+function toCursor(reader: string, row: ReaderRow): ReaderCursor {
+  const { seen, acknowledged } = living(row, row)
   return { reader, read: seen, acknowledged, updatedAt: seen === null ? null : row.updatedAt }
 }

@@ -264,3 +264,21 @@ test('a connection that waits for nothing is closed after a while, and at once i
     { limits: { keepAliveTimeout: 60_000 } },
   )
 })
+
+test('is mounted below a path of somebody else’s server, and answers there alone', async () => {
+  await serving(
+    async (_server, ask) => {
+      expect((await ask('/api/butler/healthz')).status).toBe(200)
+      expect((await ask('/api/butler/v1/sessions?limit=1')).status).toBe(200)
+      expect((await ask('/api/butler/v1/sessions?limit=1', { headers: { authorization: '' } })).status).toBe(
+        401,
+      )
+      expect((await ask('/api/butler/v1/sessions', { method: 'PATCH' })).status).toBe(405)
+      const document = (await (await ask('/api/butler/v1/openapi.json')).json()) as { servers: unknown }
+      expect(document.servers).toEqual([{ url: '/api/butler' }])
+      for (const path of ['/healthz', '/v1/sessions', '/api/v1/sessions', '/api/butler'])
+        expect([path, (await ask(path)).status]).toEqual([path, 404])
+    },
+    { basePath: '/api/butler' },
+  )
+})

@@ -6,5 +6,13 @@ import { redisBugs } from './redis-bugs.ts'
 import { mysqlBugs } from './mysql-bugs.ts'
 import { butlerBugs } from './butler-bugs.ts'
 import { loopBugs } from './loop-bugs.ts'
+import { serviceBugs } from './service-bugs.ts'
 
-export const bugs: readonly Bug[] = [...protocolBugs, ...redisBugs, ...mysqlBugs, ...butlerBugs, ...loopBugs]
+export const bugs: readonly Bug[] = [
+  ...protocolBugs,
+  ...redisBugs,
+  ...mysqlBugs,
+  ...butlerBugs,
+  ...loopBugs,
+  ...serviceBugs,
+]
