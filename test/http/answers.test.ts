@@ -149,6 +149,8 @@ function openKeyringAway() {
 }
 
 describe('messages', () => {
+  /** A test that is tried again begins anew. */
+  let tries = 0
   const send = (session: string, body: unknown, headers: Record<string, string> = {}) =>
     api.ask('POST', `/v1/sessions/${session}/messages`, { body, headers })
 
@@ -187,45 +189,49 @@ describe('messages', () => {
   })
 
   test('a busy session refuses who asks for that, and a full queue everybody (HT-11)', async () => {
-    await send('acme:busy', { text: 'wait' })
-    await eventually(() => api.stage.turns.some(({ sessionId }) => sessionId === 'acme:busy'), 'it runs')
-    expect(await send('acme:busy', { text: 'now', whenBusy: 'reject' })).toMatchObject({
+    const busy = `acme:busy-${++tries}`
+    await send(busy, { text: 'wait' })
+    await eventually(() => api.stage.turns.some(({ sessionId }) => sessionId === busy), 'it runs')
+    expect(await send(busy, { text: 'now', whenBusy: 'reject' })).toMatchObject({
       status: 409,
       body: { code: 'SESSION_BUSY' },
     })
     const positions = []
-    for (let n = 0; n < 3; n++) positions.push((await send('acme:busy', { text: 'later' })).body.position)
+    for (let n = 0; n < 3; n++) positions.push((await send(busy, { text: 'later' })).body.position)
     expect(positions).toEqual([1, 2, 3])
-    const full = await send('acme:busy', { text: 'one more' })
+    const full = await send(busy, { text: 'one more' })
     expect(full).toMatchObject({ status: 429, body: { code: 'QUEUE_FULL' } })
     expect(Number(full.headers.get('retry-after'))).toBeGreaterThan(0)
-    const queue = await api.ask('GET', '/v1/sessions/acme:busy/queue?limit=2')
+    const queue = await api.ask('GET', `/v1/sessions/${busy}/queue?limit=2`)
     expect(queue.body.messages.map(({ seq }: { seq: number }) => seq)).toEqual([2, 3])
-    expect((await api.ask('DELETE', '/v1/sessions/acme:busy/messages/4')).status).toBe(204)
-    expect(await api.ask('DELETE', '/v1/sessions/acme:busy/messages/1')).toMatchObject({ status: 409 })
-    expect(await api.ask('DELETE', '/v1/sessions/acme:busy/messages/0')).toMatchObject({ status: 400 })
-    expect(await api.ask('POST', '/v1/sessions/acme:busy/stop', { body: { turn: 2 } })).toMatchObject({
+    expect((await api.ask('DELETE', `/v1/sessions/${busy}/messages/4`)).status).toBe(204)
+    expect(await api.ask('DELETE', `/v1/sessions/${busy}/messages/1`)).toMatchObject({ status: 409 })
+    expect(await api.ask('DELETE', `/v1/sessions/${busy}/messages/0`)).toMatchObject({ status: 400 })
+    expect(await api.ask('POST', `/v1/sessions/${busy}/stop`, { body: { turn: 2 } })).toMatchObject({
       status: 409,
       body: { code: 'NOT_RUNNING' },
     })
-    const stopped = await api.ask('POST', '/v1/sessions/acme:busy/stop', { body: { wait: 20 } })
+    const stopped = await api.ask('POST', `/v1/sessions/${busy}/stop`, { body: { wait: 20 } })
     expect(stopped).toMatchObject({ status: 200, body: { through: 4, quiet: true } })
     const outcomes = stopped.body.outcomes.map(
       (one: { seq: number; outcome: string }) => `${one.seq} ${one.outcome}`,
     )
     expect(outcomes).toEqual(['1 aborted', '2 never-started', '3 never-started', '4 already-done'])
-    await api.world.done('acme:busy')
-    const again = await api.ask('POST', '/v1/sessions/acme:busy/stop', { body: {} })
+    await api.world.done(busy)
+    const again = await api.ask('POST', `/v1/sessions/${busy}/stop`, { body: {} })
     expect(again.body).toMatchObject({ through: 4, quiet: true, outcomes: [{ seq: null, outcome: 'idle' }] })
-    expect(await api.ask('POST', '/v1/sessions/acme:busy/messages/1/retry')).toMatchObject({
+    expect(await api.ask('POST', `/v1/sessions/${busy}/messages/1/retry`)).toMatchObject({
       status: 202,
       body: { seq: 5, duplicate: false },
     })
-    expect(await api.ask('POST', '/v1/sessions/acme:busy/messages/4/retry')).toMatchObject({ status: 409 })
-    await send('acme:busy', [{ text: 'deaf' }, { text: 'x' }, { text: 'y' }, { text: 'z' }])
-    await eventually(async () => (await send('acme:busy', { text: 'again' })).status === 429, 'it is full')
-    expect(await api.ask('POST', '/v1/sessions/acme:busy/messages/1/retry')).toMatchObject({ status: 429 })
-    await api.ask('POST', '/v1/sessions/acme:busy/stop', { body: {} })
+    expect(await api.ask('POST', `/v1/sessions/${busy}/messages/4/retry`)).toMatchObject({ status: 409 })
+    // While it waits to start it would fill a place of the queue, and then no more.
+    const started = () => api.stage.turns.filter(({ sessionId }) => sessionId === busy).length === 2
+    await eventually(started, 'it runs again')
+    await send(busy, [{ text: 'deaf' }, { text: 'x' }, { text: 'y' }, { text: 'z' }])
+    await eventually(async () => (await send(busy, { text: 'again' })).status === 429, 'it is full')
+    expect(await api.ask('POST', `/v1/sessions/${busy}/messages/1/retry`)).toMatchObject({ status: 429 })
+    await api.ask('POST', `/v1/sessions/${busy}/stop`, { body: {} })
     api.stage.go()
   })
 
