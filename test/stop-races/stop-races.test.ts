@@ -17,6 +17,7 @@ test('I5 · in two hundred races nothing runs that was stopped, and nothing is s
       lanes: 50,
     })
     expect(report.violations.map(({ problem, story }) => [problem, ...story])).toEqual([])
+    expect(report.unknown).toBeLessThan(20)
     expect([report.races, report.stops > 200, report.kills + report.drains > 0]).toEqual([200, true, true])
     expect(Object.keys(report.outcomes)).toEqual(expect.arrayContaining(['never-started', 'aborted']))
   } finally {
