@@ -87,11 +87,11 @@ test('I8 · a search finds work nobody alive is running, longest waiting first, 
     limit: 100,
   })
   expect(sessions).toMatchObject([
-    { sessionId: 'old', kind: 'message' },
+    { sessionId: 'old', next: { kind: 'message', version: 1 } },
     { sessionId: 'frozen' },
     { sessionId: 'after back-off' },
-    { sessionId: 'missing', kind: null },
-    { sessionId: 'report', kind: 'report' },
+    { sessionId: 'missing', next: null },
+    { sessionId: 'report', next: { kind: 'report', version: 1 } },
   ])
   expect(next).toBeUndefined()
   const nobody = await readWaiting(mysql.db, { alive: [], after: undefined, limit: 100 })
