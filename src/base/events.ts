@@ -82,7 +82,10 @@ export const CATALOGUE = {
     'A stranger was in the lock of a running turn; the row is looked at.',
   ),
   'session.evicted': event<
-    OfSession & { seq: number; owner: string; verdict: 'dead' | 'hung' | 'silent' | 'orphan' } & {
+    OfSession & {
+      seq: number
+      owner: string
+      verdict: 'dead' | 'hung' | 'silent' | 'orphan'
       afterMs?: number | undefined
     }
   >(

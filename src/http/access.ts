@@ -95,8 +95,9 @@ const SECRET_MIN_BYTES = 32
 /** Longest life of a session token, in seconds. */
 export const TOKEN_MAX_SECONDS = 3600
 
-const RIGHTS = ['produce', 'watch', 'stop'] as const
-export type TokenRight = (typeof RIGHTS)[number]
+/** What a session token may give. */
+export const TOKEN_RIGHTS = ['produce', 'watch', 'stop'] as const
+export type TokenRight = (typeof TOKEN_RIGHTS)[number]
 
 /** Signs and checks short-lived tokens for browsers: one session, some rights, an end. */
 export class SessionTokens {
@@ -139,7 +140,7 @@ export class SessionTokens {
       })
       const { session, rights, exp } = payload as { session?: unknown; rights?: unknown; exp?: number }
       if (typeof session !== 'string' || !Array.isArray(rights) || exp === undefined) return undefined
-      const known = RIGHTS.filter((right) => rights.includes(right))
+      const known = TOKEN_RIGHTS.filter((right) => rights.includes(right))
       return { name: 'token', rights: new Set(known), tenants: [], session, expiresAt: exp * 1000 }
     } catch {
       return undefined

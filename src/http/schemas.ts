@@ -1,5 +1,6 @@
 /** What goes in and out, as schemas: requests are checked by them, the document is made from them, tests hold answers to them. */
 import { z } from 'zod'
+import { TOKEN_MAX_SECONDS, TOKEN_RIGHTS } from './access.ts'
 
 /** A whole number within a query, which is text. */
 const wholeText = (min: number, max = Number.MAX_SAFE_INTEGER) =>
@@ -171,8 +172,8 @@ export const entriesQuery = z.strictObject({ after: cursor.optional(), limit })
 export const eventsQuery = z.strictObject({ after: cursor.optional() })
 
 export const tokenRequest = z.strictObject({
-  rights: z.array(z.enum(['produce', 'watch', 'stop'])).min(1),
-  ttlSeconds: z.int().min(1).max(3600),
+  rights: z.array(z.enum(TOKEN_RIGHTS)).min(1),
+  ttlSeconds: z.int().min(1).max(TOKEN_MAX_SECONDS),
 })
 export const token = z.strictObject({ token: z.string(), expiresAt: time })
 

@@ -1,6 +1,6 @@
 /** API keys. Of a secret only its hash is here; whether a key is over is asked of the database's clock. */
 import { type Kysely, sql } from 'kysely'
-import type { Database } from './schema.ts'
+import type { Database, KeysTable } from './schema.ts'
 
 type Db = Kysely<Database>
 
@@ -106,16 +106,7 @@ export async function noteUse(db: Db, id: string): Promise<void> {
     .execute()
 }
 
-function toKey(row: {
-  id: string
-  name: string
-  scopes: string
-  tenants: string | null
-  created_at: Date
-  expires_at: Date | null
-  revoked_at: Date | null
-  used_at: Date | null
-}): KeyRow {
+function toKey(row: Pick<KeysTable, (typeof COLUMNS)[number]>): KeyRow {
   return {
     id: row.id,
     name: row.name,

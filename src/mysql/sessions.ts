@@ -86,7 +86,7 @@ export interface WorkCursor {
 
 export interface WaitingSession {
   readonly sessionId: string
-  /** What the next message asks of whoever runs it; null when its row is missing. */
+  /** What the next message asks of whoever runs it; null when it is not to run: stopped, withdrawn, or not there. */
   readonly next: Pick<Message, 'kind' | 'version'> | null
 }
 
@@ -102,7 +102,11 @@ export async function readWaiting(
   let query = db
     .selectFrom('butler_sessions as s')
     .leftJoin('butler_messages as m', (join) =>
-      join.onRef('m.session_id', '=', 's.id').on('m.seq', '=', sql<number>`s.done_seq + 1`),
+      join
+        .onRef('m.session_id', '=', 's.id')
+        .on('m.seq', '=', sql<number>`s.done_seq + 1`)
+        .on('m.status', 'is', null)
+        .onRef('m.seq', '>', 's.stop_seq'),
     )
     .select(['s.id', 'm.kind', 'm.version', since.as('since')])
     .where('s.waiting_since', 'is not', null)

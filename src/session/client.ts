@@ -228,7 +228,7 @@ export class Client {
    */
   async cursor(sessionId: string, reader: string): Promise<ReaderCursor> {
     const id = checkSessionId(sessionId)
-    return this.#read((_db, mysql) => readerCursor(mysql, id, reader))
+    return this.#read(() => readerCursor(this.#stores.mysql, id, reader))
   }
 
   /**
@@ -239,7 +239,7 @@ export class Client {
   async moveCursor(sessionId: string, reader: string, move: CursorMove): Promise<ReaderCursor> {
     const id = checkSessionId(sessionId)
     const giveUp = deadline(this.#stores.tunables.enqueueTimeoutMs)
-    return this.#read((_db, mysql) => moveReader(mysql, id, reader, move, giveUp))
+    return this.#read(() => moveReader(this.#stores.mysql, id, reader, move, giveUp))
   }
 
   /**
@@ -359,11 +359,10 @@ export class Client {
     return session
   }
 
-  async #read<T>(read: (db: Stores['mysql']['db'], mysql: Stores['mysql']) => Promise<T>): Promise<T> {
+  async #read<T>(read: (db: Stores['mysql']['db']) => Promise<T>): Promise<T> {
     this.#assertOpen()
-    const { mysql } = this.#stores
     try {
-      return await read(mysql.db, mysql)
+      return await read(this.#stores.mysql.db)
     } catch (error) {
       throw toUnavailable(error)
     }

@@ -98,9 +98,7 @@ export const METRICS: readonly Metric[] = [
   seconds(
     'butler.turn.stop',
     'From the signal of a stopped turn to its recorded end.',
-    from('turn.stopped', {
-      value: (fields: { afterMs?: number | undefined; seq: number }) => inSeconds(fields.afterMs),
-    }),
+    from('turn.stopped', { value: ({ afterMs }) => inSeconds(afterMs) }),
   ),
   counter('butler.turns.timed_out', 'turn', 'Turns that were ended by a time limit.', from('turn.timedOut')),
   counter('butler.turns.detached', 'turn', 'Handlers that were left behind.', from('turn.detached')),

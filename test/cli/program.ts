@@ -1,16 +1,22 @@
 // The real command line as a process of its own, the way a shell runs it: what it prints, how it ends, what signals do.
-// It is built once per run, as it is published, since loading the sources takes longer than most commands do.
-import { execFile, spawn, type ChildProcess } from 'node:child_process'
+// It is bundled once per run, since loading it file by file takes longer than most commands do; test/pack.test.ts runs it
+// as it is published.
+import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
 import { mkdir, rename, symlink } from 'node:fs/promises'
+import { existsSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { promisify } from 'node:util'
 import { afterEach, inject } from 'vitest'
+import { bundle, bundled } from '../support/bundle.ts'
 import { until } from '../support/eventually.ts'
 
+const MAIN = 'src/cli/main.ts'
+/** Which `dev` loads by its place beside the program. */
+const DEMO_HANDLER = 'src/cli/demo-handler.ts'
+
 const folder = join(inject('runFolder'), 'program')
-export const PROGRAM = join(folder, 'dist/cli/main.js')
+const built = join(folder, 'built')
+export const PROGRAM = bundled(built, MAIN)
 
 /** Builds the program, unless another file of this run has, or is at it. */
 export async function build(): Promise<void> {
@@ -19,20 +25,11 @@ export async function build(): Promise<void> {
     () => false,
   )
   if (first) {
-    for (const name of ['package.json', 'migrations', 'node_modules', 'docker-compose.yml']) {
-      await symlink(resolve(name), join(folder, name))
-    }
     const aside = join(folder, 'aside')
-    const tsc = resolve('node_modules/typescript/bin/tsc')
-    await promisify(execFile)(process.execPath, [
-      tsc,
-      '--noCheck',
-      '--declaration',
-      'false',
-      '--outDir',
-      aside,
-    ])
-    await rename(aside, join(folder, 'dist'))
+    await bundle(aside, [MAIN, DEMO_HANDLER])
+    // For the loader of TypeScript.
+    await symlink(resolve('node_modules'), join(aside, 'node_modules'))
+    await rename(aside, built)
   }
   await until(() => existsSync(PROGRAM), { what: 'the built program', ms: 60_000 })
 }

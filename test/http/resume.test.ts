@@ -1,9 +1,10 @@
 // Watching over HTTP: whoever breaks off goes on behind the last event it has, on whatever server, as if nothing had been.
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Turn } from '../../src/index.ts'
-import { events, follow, type Sent } from '../service/stream.ts'
+import { events, follow } from '../service/stream.ts'
 import { until } from '../support/eventually.ts'
 import { openServed } from './served.ts'
+import type { Told } from './sse.ts'
 
 const SLOW = process.env.MODE === 'slow'
 const EVENTS = SLOW ? 1000 : 300
@@ -37,7 +38,7 @@ async function chat(turn: Turn): Promise<void> {
   }
 }
 
-const show = ({ event, id, data }: Sent) => `${event} ${id} ${JSON.stringify(data)}`
+const show = ({ event, id, data }: Told) => `${event} ${id} ${data}`
 
 /** So many events that are no states. */
 async function take(url: string, session: string, after: string, count: number): Promise<string[]> {
@@ -86,8 +87,8 @@ test(
       const { signal } = overs[index]!
       const where = { session, key: served.key, signal }
       try {
-        for await (const { event, data } of follow(() => served.urls, where))
-          if (event === 'entry') entries.push((data as { entry: { entry: number } }).entry.entry)
+        for await (const { event, value } of follow(() => served.urls, where))
+          if (event === 'entry') entries.push((value as { entry: { entry: number } }).entry.entry)
       } catch (error) {
         if (!signal.aborted) throw error
       }

@@ -81,6 +81,9 @@ test('I8 · a search finds work nobody alive is running, longest waiting first, 
   await session('missing', { waiting_since: past(20) })
   await sql`delete from butler_messages where session_id = 'missing'`.execute(mysql.db)
   await session('report', { waiting_since: past(10) }, 'report')
+  await session('stopped', { waiting_since: past(9), stop_seq: 1 }, 'report')
+  await session('withdrawn', { waiting_since: past(8) }, 'report')
+  await sql`update butler_messages set status = 'withdrawn' where session_id = 'withdrawn'`.execute(mysql.db)
   const { sessions, next } = await readWaiting(mysql.db, {
     alive: ['P1', 'P2'],
     after: undefined,
@@ -92,10 +95,12 @@ test('I8 · a search finds work nobody alive is running, longest waiting first, 
     { sessionId: 'after back-off' },
     { sessionId: 'missing', next: null },
     { sessionId: 'report', next: { kind: 'report', version: 1 } },
+    { sessionId: 'stopped', next: null },
+    { sessionId: 'withdrawn', next: null },
   ])
   expect(next).toBeUndefined()
   const nobody = await readWaiting(mysql.db, { alive: [], after: undefined, limit: 100 })
-  expect(nobody.sessions).toHaveLength(6)
+  expect(nobody.sessions).toHaveLength(8)
 })
 
 test('I8 · pages of a search meet each session once, also those that wait since the same moment', async () => {

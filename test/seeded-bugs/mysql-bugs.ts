@@ -121,6 +121,12 @@ export const mysqlBugs: readonly Bug[] = [
     ['mysql/ledger', 'session/enqueue'],
   ),
   bug(
+    'the sweep looks for a handler of what is not to run',
+    'sessions.ts',
+    [[".on('m.status', 'is', null)\n        .onRef('m.seq', '>', 's.stop_seq')", '']],
+    ['mysql/sessions'],
+  ),
+  bug(
     'the sweep does not see sessions of the dead',
     'sessions.ts',
     [

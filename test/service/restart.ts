@@ -2,6 +2,7 @@
 // leave and is replaced. Nothing is lost, doubled or reordered, and each watcher sees each entry once, in order.
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Entry } from '../../src/index.ts'
+import { until } from '../support/eventually.ts'
 import type { Order } from './handler.ts'
 import { type Served, Serving } from './serving.ts'
 import { follow } from './stream.ts'
@@ -83,8 +84,8 @@ export async function rollingRestart(options: RestartOptions): Promise<RestartRe
     const watchers = ids.flatMap((session, index) =>
       seen[index]!.map(async (entries) => {
         const where = { session, key, signal: over.signal }
-        for await (const { event, data } of follow(urls, where, () => (breaks += 1)))
-          if (event === 'entry') entries.push((data as { entry: Entry }).entry.entry)
+        for await (const { event, value } of follow(urls, where, () => (breaks += 1)))
+          if (event === 'entry') entries.push((value as { entry: Entry }).entry.entry)
       }),
     )
     const producing = Promise.all(ids.map((session, index) => produce(session, sendings[index]!)))
@@ -100,9 +101,9 @@ export async function rollingRestart(options: RestartOptions): Promise<RestartRe
     await producing
     const transcripts = await Promise.all(ids.map((session) => settled(urls()[0]!, key, session, messages)))
     const heads = transcripts.map((entries) => entries.length)
-    const until = performance.now() + 30_000
-    const isBehind = () => seen.some((all, index) => all.some((entries) => entries.length < heads[index]!))
-    while (isBehind() && performance.now() < until) await sleep(50)
+    const isThere = () => seen.every((all, index) => all.every((entries) => entries.length >= heads[index]!))
+    // Whoever is behind even then is named below.
+    await until(isThere, { ms: 30_000 }).catch(() => undefined)
     over.abort()
     await Promise.all(watchers)
 
@@ -144,8 +145,8 @@ async function settled(url: string, key: string, session: string, messages: numb
     (await fetch(`${url}/v1/sessions/${session}${path}`, { headers })).json() as Promise<
       Record<string, unknown>
     >
-  const until = performance.now() + 60_000
-  while ((await get(''))['doneSeq'] !== messages && performance.now() < until) await sleep(100)
+  // What has no end even then is named by the judge.
+  await until(async () => (await get(''))['doneSeq'] === messages, { ms: 60_000 }).catch(() => undefined)
   const all: Entry[] = []
   for (let after = 0; ; after = all.length) {
     const { entries } = (await get(`/entries?after=${after}&limit=1000`)) as unknown as { entries: Entry[] }

@@ -1,13 +1,6 @@
-// Reads server-sent events as a browser does: one connection, or one after the other with the last event's id.
+// Follows server-sent events as a browser does: one connection after the other, with the last event's id.
 import { setTimeout as sleep } from 'node:timers/promises'
-
-export interface Sent {
-  readonly event: string
-  readonly id: string
-  // Whoever reads it knows what it is.
-  // oxlint-disable-next-line typescript/no-explicit-any
-  readonly data: any
-}
+import { Reader, type Told } from '../http/sse.ts'
 
 export interface Where {
   readonly session: string
@@ -17,7 +10,7 @@ export interface Where {
 }
 
 /** One connection, to its end. Throws what breaks it off, and an error with its status for any other answer than 200. */
-export async function* events(url: string, { session, key, after, signal }: Where): AsyncGenerator<Sent> {
+export async function* events(url: string, { session, key, after, signal }: Where): AsyncGenerator<Told> {
   const response = await fetch(`${url}/v1/sessions/${session}/events`, {
     headers: { authorization: `Bearer ${key}`, ...(after !== undefined && { 'last-event-id': after }) },
     ...(signal && { signal }),
@@ -26,24 +19,11 @@ export async function* events(url: string, { session, key, after, signal }: Wher
     await response.body?.cancel()
     throw new Error(`status ${response.status}`)
   }
-  let text = ''
-  let id = after ?? ''
-  const decoder = new TextDecoder()
-  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
-    text += decoder.decode(chunk, { stream: true })
-    const blocks = text.split('\n\n')
-    text = blocks.pop() ?? ''
-    for (const block of blocks) {
-      let event = 'message'
-      const data: string[] = []
-      for (const line of block.split('\n')) {
-        const [, name, value = ''] = /^(\w+): ?([^]*)$/.exec(line) ?? []
-        if (name === 'event') event = value
-        else if (name === 'id') id = value
-        else if (name === 'data') data.push(value)
-      }
-      if (data.length > 0) yield { event, id, data: JSON.parse(data.join('\n')) as unknown }
-    }
+  const reader = new Reader(response.body!)
+  try {
+    while (await reader.read()) yield* reader.events.splice(0)
+  } finally {
+    await reader.leave().catch(() => undefined)
   }
 }
 
@@ -52,7 +32,7 @@ export async function* follow(
   urls: () => readonly string[],
   where: Where,
   onBreak: (why: string) => void = () => undefined,
-): AsyncGenerator<Sent> {
+): AsyncGenerator<Told> {
   const { signal } = where
   let { after } = where
   for (let turn = Math.floor(Math.random() * 100); !signal?.aborted; turn++) {

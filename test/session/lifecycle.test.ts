@@ -125,6 +125,20 @@ test('I8 · a kind without handler waits, is reported, and runs when a worker co
   expect(ran).toEqual(['chats message', 'reports report', 'chats message'])
 })
 
+test('I8 · what is not to run asks for no handler: any worker passes over it (SD-08)', async () => {
+  const client = house.client()
+  const id = house.sessionId()
+  await client.enqueue(id, { kind: 'report', payload: 1 })
+  await client.enqueue(id, { kind: 'report', payload: 2 })
+  await client.withdraw(id, 2)
+  await client.stop(id)
+  const chats = await house.worker(undefined, { handlers: { message: () => undefined } })
+  const reported = listen(chats, 'message.unrunnable')
+  await house.settled(client, id)
+  expect(await house.status(id)).toEqual(['stopped', 'withdrawn'])
+  expect(reported).toEqual([])
+})
+
 test('a handler by kind goes before the one for all kinds', async () => {
   const client = house.client()
   const id = house.sessionId()

@@ -8,9 +8,12 @@ import { build } from 'vite'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
+/** What programs read beside their code: kinds of modules and the version, the tables, and what `dev` starts. */
+const BESIDE = ['package.json', 'migrations', 'docker-compose.yml']
+
 /**
  * Bundles `programs`, given by their paths in the project, below `folder`. A program lies as deep there as in the
- * project, for the sake of the migrations' place; {@link bundled} says where.
+ * project, for the sake of what it reads beside its code; {@link bundled} says where.
  */
 export async function bundle(folder: string, programs: readonly string[]): Promise<void> {
   const made = programs.map((program) =>
@@ -25,14 +28,15 @@ export async function bundle(folder: string, programs: readonly string[]): Promi
         emptyOutDir: false,
         minify: false,
         target: 'node20',
-        rolldownOptions: { output: { codeSplitting: false, entryFileNames: '[name].mjs' } },
+        rolldownOptions: { output: { codeSplitting: false, entryFileNames: '[name].js' } },
       },
     }),
   )
-  await Promise.all([...made, cp(join(ROOT, 'migrations'), join(folder, 'migrations'), { recursive: true })])
+  const beside = BESIDE.map((name) => cp(join(ROOT, name), join(folder, name), { recursive: true }))
+  await Promise.all([...made, ...beside])
   for (const program of programs)
     if (!existsSync(bundled(folder, program))) throw new Error(`${program} was not bundled.`)
 }
 
 export const bundled = (folder: string, program: string): string =>
-  join(folder, program.replace(/\.ts$/, '.mjs'))
+  join(folder, program.replace(/\.ts$/, '.js'))

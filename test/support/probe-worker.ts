@@ -1,4 +1,4 @@
-// A worker process of a story, bundled and started for fleet.ts: `node probe-worker.mjs '<ProbeOptions as JSON>'`.
+// A worker process of a story, bundled and started for fleet.ts: `node probe-worker.js '<ProbeOptions as JSON>'`.
 // SIGTERM stops it in order, as an application should; a second one ends it at once. It never outlives the test: its
 // standard input closes when the test's process ends.
 import { createLogger } from '../../src/index.ts'
