@@ -87,6 +87,7 @@ describe('the package', () => {
       'dist',
       'docker-compose.yml',
       'migrations',
+      'ops',
       'package.json',
     ]
     expect(names.sort()).toEqual(expected)

@@ -1,20 +1,21 @@
-// `npm run rolling-restart [-- --sessions 50 --messages 20]`: see restart.ts. Ends with 1 when something was not as promised.
-import { parseArgs } from 'node:util'
+// `npm run rolling-restart [-- --sessions 50 --messages 20]`: see restart.ts. Ends with 1 when something was not as promised,
+// with 2 for a wrong option.
+import { wholeOptions } from '../support/whole-options.ts'
 import { rollingRestart } from './restart.ts'
 
-const { values } = parseArgs({
-  options: {
-    sessions: { type: 'string', default: '50' },
-    messages: { type: 'string', default: '20' },
-    watchers: { type: 'string', default: '1' },
-    pace: { type: 'string', default: '600' },
-  },
+const { sessions, messages, watchers, pace } = wholeOptions({
+  sessions: { default: 50, least: 1 },
+  messages: { default: 20, least: 1 },
+  /** Of each session. */
+  watchers: { default: 1, least: 0 },
+  /** Milliseconds between two messages of a session, on average. */
+  pace: { default: 600, least: 0 },
 })
 const { problems, ...report } = await rollingRestart({
-  sessions: Number(values.sessions),
-  messages: Number(values.messages),
-  watchersPerSession: Number(values.watchers),
-  paceMs: Number(values.pace),
+  sessions,
+  messages,
+  watchersPerSession: watchers,
+  paceMs: pace,
   say: (line) => console.log(line),
 })
 for (const [name, value] of Object.entries(report)) console.log(name.padEnd(16), String(value))

@@ -1,7 +1,7 @@
 // `butler serve` as processes, over servers of their own: started, told to leave, replaced, killed.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { cp, mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { ensureDatabase, type Server, startMysql, startRedis } from '../../src/cli/servers.ts'
@@ -46,7 +46,6 @@ export class Serving {
   static async begin(): Promise<Serving> {
     const folder = await mkdtemp(join(tmpdir(), 'butler-service-'))
     await bundle(folder, [MAIN, HANDLER])
-    await cp('package.json', join(folder, 'package.json'))
     const [mysql, redis] = await Promise.all([startMysql({ folder }), startRedis({ folder })])
     const mysqlUrl = new URL('/butler_service', mysql.url).href
     await ensureDatabase(mysqlUrl)

@@ -5,10 +5,10 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 import { ensureDatabase, startMysql, startRedis } from '../../src/cli/servers.ts'
 import { bundle } from '../support/bundle.ts'
 import { PROBE_WORKER } from '../support/fleet.ts'
+import { wholeOptions } from '../support/whole-options.ts'
 import { type Report, runCampaign } from './campaign.ts'
 import { RULES } from './judge.ts'
 
@@ -19,35 +19,13 @@ const MANY = 1000
 const UNKNOWN_MAX = 0.01
 const EXPECTED = ['never-started', 'aborted', 'fenced', 'already-done', 'stopping', 'idle']
 
-function options() {
-  try {
-    const { values } = parseArgs({
-      options: {
-        races: { type: 'string', default: '10000' },
-        seed: { type: 'string', default: String(Math.floor(Math.random() * 1e6)) },
-        workers: { type: 'string', default: '3' },
-        lanes: { type: 'string', default: '300' },
-      },
-    })
-    const number = (name: keyof typeof values, least: number) => {
-      const value = Number(values[name])
-      if (Number.isSafeInteger(value) && value >= least) return value
-      throw new Error(`--${name} ${values[name]}: use a whole number from ${least} on.`)
-    }
-    // One that is killed must leave somebody who notices.
-    return {
-      races: number('races', 1),
-      seed: number('seed', 0),
-      workers: number('workers', 2),
-      lanes: number('lanes', 1),
-    }
-  } catch (error) {
-    console.error((error as Error).message)
-    process.exit(2)
-  }
-}
-
-const given = options()
+const given = wholeOptions({
+  races: { default: 10_000, least: 1 },
+  seed: { default: Math.floor(Math.random() * 1e6), least: 0 },
+  // One that is killed must leave somebody who notices.
+  workers: { default: 3, least: 2 },
+  lanes: { default: 300, least: 1 },
+})
 const folder = await mkdtemp(join(tmpdir(), 'butler-stop-races-'))
 const code = join(folder, 'code')
 const starting = [startRedis({ folder }), startMysql({ folder })] as const
