@@ -5,7 +5,7 @@
 import { createConnection } from 'mysql2/promise'
 import { Redis } from 'ioredis'
 import { sleep } from '../src/base/timing.ts'
-import { monotonicMs } from './process.ts'
+import { monotonicMs } from './clock.ts'
 
 export async function bareLatencies(
   urls: { redis: string; mysql: string },

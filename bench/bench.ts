@@ -7,7 +7,17 @@ import { loadavg } from 'node:os'
 import { parseArgs } from 'node:util'
 import { table } from './figures.ts'
 import { Rig } from './rig.ts'
-import { idle, latency, order, stop, takeover, throughput, watch, type Workload } from './workloads.ts'
+import {
+  idle,
+  latency,
+  order,
+  stop,
+  stream,
+  takeover,
+  throughput,
+  watch,
+  type Workload,
+} from './workloads.ts'
 
 const WORKLOADS: Record<string, { title: string; run: Workload }> = {
   throughput: { title: 'W1 throughput: 1,000 sessions, no-op handler', run: throughput },
@@ -16,6 +26,10 @@ const WORKLOADS: Record<string, { title: string; run: Workload }> = {
   takeover: { title: 'W5 takeover: a worker leaves in the middle of a turn', run: takeover },
   order: { title: 'W8 order: 500 sessions × 6 back to back, handlers 0 to 50 ms, 2 workers', run: order },
   watch: { title: 'W9 watching: a turn streams 50 deltas/s for 10 s to another process', run: watch },
+  stream: {
+    title: 'W9 over HTTP: 50 deltas/s to one reader, 10/s to 1,000; the server holds 20 turns',
+    run: stream,
+  },
   stop: { title: 'W10 stop: 200 running turns, stopped one after the other by another process', run: stop },
 }
 

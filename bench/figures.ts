@@ -1,6 +1,8 @@
 /** Arithmetic of the bench: faults, percentiles, rounding, tables. */
 import type { Run, Sent } from './process.ts'
-import type { Row } from './workloads.ts'
+
+/** A line of a table, by column. */
+export type Row = Readonly<Record<string, string | number>>
 
 /** What handlers saw against what was sent: `none`, or how many were lost, run twice, out of order or overlapping. */
 export function faultsIn(runs: readonly Run[], sent: readonly Sent[]): string {

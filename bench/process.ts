@@ -1,12 +1,17 @@
 /**
- * A process of the bench: a worker, a producer or a watcher. Forked by rig.ts; does what its parent says over IPC and remembers
- * what it saw, with times on CLOCK_MONOTONIC, which all processes of a machine share.
+ * A process of the bench, in one of several roles. Forked by rig.ts; does what its parent says over IPC and remembers what
+ * it saw.
  */
 import { sleep } from '../src/base/timing.ts'
+import { createHttpHandler, localAccess } from '../src/http/index.ts'
+import { listen } from '../src/http/server.ts'
 import { createClient, createWorker, type TunablesInput } from '../src/index.ts'
+import { monotonicMs } from './clock.ts'
+import { BareServer, Readers, type Seen } from './sse.ts'
 
 export interface ProcessConfig {
-  readonly role: 'worker' | 'producer' | 'watcher'
+  /** A `server` is what `serve` is, for readers over HTTP; `bare` is what it is measured against. */
+  readonly role: 'worker' | 'producer' | 'watcher' | 'server' | 'bare' | 'reader'
   readonly redis: string
   readonly mysql: string
   readonly prefix: string
@@ -72,17 +77,20 @@ export interface Asks {
   heapBytes: [argument: undefined, answer: number]
   burst: [argument: Burst, answer: Sent[]]
   stream: [argument: Stream, answer: Sent[]]
-  hold: [argument: { session: string; handlerMs: number; emits?: number }, answer: Sent]
+  hold: [argument: { session: string; handlerMs: number; emits?: number; kind?: string }, answer: Sent]
   stop: [argument: { session: string }, answer: Stop]
-  watch: [argument: { session: string; watchers: number }, answer: undefined]
-  seen: [argument: undefined, answer: { latencies: number[]; deltas: number }]
+  watch: [argument: { session: string; watchers: number }, answer: void]
+  seen: [argument: undefined, answer: Seen]
+  url: [argument: undefined, answer: string]
+  lateRenewals: [argument: undefined, answer: number]
+  open: [argument: { url: string; count: number }, answer: void]
+  loop: [argument: { perSecond: number; seconds: number }, answer: void]
+  deltas: [argument: undefined, answer: number]
   rssMiB: [argument: undefined, answer: number]
-  end: [argument: undefined, answer: undefined]
+  end: [argument: undefined, answer: void]
 }
 
 type Answers = { [Name in keyof Asks]?: (argument: Asks[Name][0]) => Promise<Asks[Name][1]> | Asks[Name][1] }
-
-export const monotonicMs = (): number => Number(process.hrtime.bigint()) / 1e6
 
 async function beWorker({ tell, graceMs, ...config }: ProcessConfig): Promise<Answers> {
   const runs: Run[] = []
@@ -90,21 +98,23 @@ async function beWorker({ tell, graceMs, ...config }: ProcessConfig): Promise<An
   const report = (told: Told) => tell && process.send?.({ told })
   const worker = createWorker({
     ...connections(config),
-    handler: async (turn) => {
-      const { sessionId: session, message, attempt, signal } = turn
-      const startedAt = monotonicMs()
-      const [n = 0, handlerMs = 0, emits = 0] = (message.payload as string).split(' ', 3).map(Number)
-      const run: Run = { session, n, attempt, startedAt, endedAt: 0 }
-      runs.push(run)
-      report({ event: 'started', run })
-      // What is emitted says when.
-      for (let count = 0; count < emits; count++) {
-        await sleep(handlerMs / emits, signal)
-        turn.emit(monotonicMs())
-      }
-      if (handlerMs > 0 && attempt === 1 && !emits) await sleep(handlerMs, signal)
-      run.endedAt = monotonicMs()
-      report({ event: 'ended', run })
+    handlers: {
+      message: async (turn) => {
+        const { sessionId: session, message, attempt, signal } = turn
+        const startedAt = monotonicMs()
+        const [n = 0, handlerMs = 0, emits = 0] = (message.payload as string).split(' ', 3).map(Number)
+        const run: Run = { session, n, attempt, startedAt, endedAt: 0 }
+        runs.push(run)
+        report({ event: 'started', run })
+        // What is emitted says when.
+        for (let count = 0; count < emits; count++) {
+          await sleep(handlerMs / emits, signal)
+          turn.emit(monotonicMs())
+        }
+        if (handlerMs > 0 && attempt === 1 && !emits) await sleep(handlerMs, signal)
+        run.endedAt = monotonicMs()
+        report({ event: 'ended', run })
+      },
     },
   })
   worker.on('turn.completed', () => {
@@ -114,22 +124,28 @@ async function beWorker({ tell, graceMs, ...config }: ProcessConfig): Promise<An
   await worker.start()
   const end = () => worker.stop({ graceMs })
   process.once('SIGTERM', () => void end().then(() => process.exit(0)))
-  return { progress: () => progress, runs: () => runs, heapBytes, end: () => end().then(() => undefined) }
+  return { progress: () => progress, runs: () => runs, heapBytes, end }
 }
 
 function beProducer(config: ProcessConfig): Answers {
   const client = createClient(connections(config))
   const numbers = new Map<string, number>()
-  const send = async (session: string, handlerMs: number, bytes: number, emits = 0): Promise<Sent> => {
+  const send = async (
+    session: string,
+    handlerMs: number,
+    bytes: number,
+    emits = 0,
+    kind = 'message',
+  ): Promise<Sent> => {
     const n = (numbers.get(session) ?? 0) + 1
     numbers.set(session, n)
     const payload = `${n} ${Math.round(handlerMs)} ${emits} `.padEnd(bytes, 'x')
     const calledAt = monotonicMs()
-    await client.enqueue(session, payload)
+    await client.enqueue(session, { kind, payload })
     return { session, n, calledAt, ackedAt: monotonicMs() }
   }
   return {
-    hold: ({ session, handlerMs, emits }) => send(session, handlerMs, 0, emits),
+    hold: ({ session, handlerMs, emits, kind }) => send(session, handlerMs, 0, emits, kind),
     stop: async ({ session }) => {
       const calledAt = monotonicMs()
       const { outcomes } = await client.stop(session, { waitMs: 60_000 })
@@ -157,13 +173,13 @@ function beProducer(config: ProcessConfig): Answers {
       }
       return Promise.all(pending)
     },
-    end: () => client.close().then(() => undefined),
+    end: () => client.close(),
   }
 }
 
 function beWatcher(config: ProcessConfig): Answers {
   const client = createClient(connections(config))
-  const seen = { latencies: [] as number[], deltas: 0 }
+  const seen: Seen = { latencies: [], deltas: 0 }
   const follow = async (session: string, isFirst: boolean, onHead: () => void) => {
     for await (const event of client.subscribe(session)) {
       if (event.type === 'entry' && event.entry.type === 'turn_ended') onHead()
@@ -182,19 +198,66 @@ function beWatcher(config: ProcessConfig): Answers {
         )
       })
       await Promise.all(heads)
-      return undefined
     },
     seen: () => seen,
-    rssMiB: () => {
-      heapBytes()
-      return process.memoryUsage.rss() / 2 ** 20
+    rssMiB,
+    end: () => client.close(),
+  }
+}
+
+/** Kind of the turns that a server holds, so that it has something to renew. */
+export const HELD = 'held'
+
+async function beServer(config: ProcessConfig): Promise<Answers> {
+  const client = createClient(connections(config))
+  const worker = createWorker({
+    ...connections(config),
+    handlers: { [HELD]: ({ signal }) => sleep(3_600_000, signal) },
+  })
+  let late = 0
+  worker.on('lock.late', () => (late += 1))
+  await worker.start()
+  const handler = createHttpHandler({ client, access: localAccess(), logger: false })
+  const server = await listen(handler, { host: '127.0.0.1', port: 0 })
+  return {
+    url: () => `${server.url}/v1/sessions/first/events`,
+    lateRenewals: () => late,
+    rssMiB,
+    end: async () => {
+      await Promise.all([server.close(0), worker.stop({ graceMs: 0 })])
+      await client.close()
     },
-    end: () => client.close().then(() => undefined),
+  }
+}
+
+async function beBare(): Promise<Answers> {
+  const server = new BareServer()
+  const url = await server.listen()
+  return {
+    url: () => url,
+    loop: (pace) => server.loop(pace),
+    rssMiB,
+    end: () => server.close(),
+  }
+}
+
+function beReader(): Answers {
+  const readers = new Readers()
+  return {
+    open: ({ url, count }) => readers.open(url, count),
+    deltas: () => readers.deltas,
+    seen: () => readers.take(),
+    end: () => readers.close(),
   }
 }
 
 const connections = ({ redis, mysql, prefix, tunables }: Omit<ProcessConfig, 'tell' | 'graceMs'>) => {
   return { ...tunables, redis, mysql, prefix }
+}
+
+function rssMiB(): number {
+  heapBytes()
+  return process.memoryUsage.rss() / 2 ** 20
 }
 
 function heapBytes(): number {
@@ -205,7 +268,14 @@ function heapBytes(): number {
 
 if (process.send) {
   const config = JSON.parse(process.argv[2] ?? '') as ProcessConfig
-  const roles = { worker: beWorker, producer: beProducer, watcher: beWatcher }
+  const roles = {
+    worker: beWorker,
+    producer: beProducer,
+    watcher: beWatcher,
+    server: beServer,
+    bare: beBare,
+    reader: beReader,
+  }
   const answers = await roles[config.role](config)
   process.on('message', ({ id, name, argument }: { id: number; name: keyof Asks; argument: never }) => {
     const answer = async () => {

@@ -4,8 +4,9 @@
  */
 import { sleep } from '../src/base/timing.ts'
 import type { TunablesInput } from '../src/index.ts'
-import { faultsIn, round, spread } from './figures.ts'
-import { type Burst, monotonicMs, type ProcessConfig, type Sent } from './process.ts'
+import { monotonicMs } from './clock.ts'
+import { faultsIn, round, type Row, spread } from './figures.ts'
+import { type Burst, HELD, type ProcessConfig, type Sent } from './process.ts'
 import { type Child, cpuSeconds, peakMiB, type Rig } from './rig.ts'
 
 export interface Settings {
@@ -17,7 +18,6 @@ export interface Settings {
   readonly perSession: number
 }
 
-export type Row = Readonly<Record<string, string | number>>
 export type Workload = (rig: Rig, settings: Settings) => Promise<Row[]>
 
 interface Cast {
@@ -251,6 +251,59 @@ export const order: Workload = (rig) =>
     const seconds = (lastAt - Math.min(...sent.map(({ calledAt }) => calledAt))) / 1000
     return [{ messages: sent.length, seconds: round(seconds), faults: faultsIn(await runsOf(workers), sent) }]
   })
+
+/** Turns that the server of W9 holds, for whose locks it must find the time. */
+const HELD_TURNS = 20
+
+/** W9: a turn streams, and is read over HTTP from another server; beside it the barest loop, with the same readers. */
+export const stream: Workload = async (rig) => {
+  const rows: Row[] = []
+  for (const [watchers, perSecond] of [
+    [1, 50],
+    [1000, 10],
+  ] as const) {
+    rows.push(
+      ...(await stage(rig, { workers: 1 }, async ({ workers, producer, hire }) => {
+        const [seconds, emits] = [10, 10 * perSecond]
+        const measure = async (what: string, server: Child, send: () => Promise<unknown>): Promise<Row> => {
+          const reader = await hire('reader')
+          const url = await server.ask('url')
+          // Warm, and what the process weighs with one who reads.
+          await reader.ask('open', { url, count: 1 })
+          const rss = await server.ask('rssMiB')
+          if (watchers > 1) await reader.ask('open', { url, count: watchers - 1 })
+          const cpu = cpuSeconds(server.pid)
+          await send()
+          const expected = emits * watchers
+          const giveUpAt = monotonicMs() + 5000
+          while ((await reader.ask('deltas')) < expected && monotonicMs() < giveUpAt) await sleep(50)
+          const { latencies, deltas } = await reader.ask('seen')
+          const row = {
+            'emit → read, ms': `${watchers} over HTTP, ${what}`,
+            ...spread(latencies),
+            'CPU s / 100,000': round(((cpuSeconds(server.pid) - cpu) * 100_000) / deltas),
+            'MiB more': round((await server.ask('rssMiB')) - rss),
+            'late renewals': what === 'bare' ? 0 : await server.ask('lateRenewals'),
+            faults: deltas === expected ? '' : `${deltas} of ${expected} deltas`,
+          }
+          await reader.end()
+          return row
+        }
+        const [server, bare] = [await hire('server'), await hire('bare')]
+        for (let index = 0; index < HELD_TURNS; index++)
+          await producer.ask('hold', { session: `held-${index}`, handlerMs: 0, kind: HELD })
+        return [
+          await measure('bare', bare, () => bare.ask('loop', { perSecond, seconds })),
+          await measure('served', server, async () => {
+            await producer.ask('hold', { session: 'first', handlerMs: seconds * 1000, emits })
+            await untilCompleted(workers, 2)
+          }),
+        ]
+      })),
+    )
+  }
+  return rows
+}
 
 /** W9, without HTTP: a turn streams, others watch from another process. */
 export const watch: Workload = async (rig) => {

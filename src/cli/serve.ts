@@ -1,18 +1,8 @@
 /** `butler serve`: the HTTP API and, unless told otherwise, a worker, in one process. */
 import { type Command, Option } from 'commander'
 import { wholeNumber } from './arguments.ts'
-import { type StoreFlags, withStoreFlags } from './settings.ts'
-
-export interface ServeFlags extends StoreFlags {
-  host: string
-  port: number
-  work: boolean
-  auth: boolean
-  concurrency?: number
-  kinds?: string[]
-  corsOrigin?: string[]
-  grace: number
-}
+import type { ServeFlags } from './server.ts'
+import { withStoreFlags } from './settings.ts'
 
 export function addServe(program: Command): void {
   withStoreFlags(program.command('serve'))

@@ -7,9 +7,19 @@ import { createHttpHandler, keyAccess, localAccess, openMetrics, SessionTokens }
 import { type HttpServer, listen } from '../http/server.ts'
 import { EXIT, UsageError } from './exits.ts'
 import { loadHandlers } from './handler-module.ts'
-import type { ServeFlags } from './serve.ts'
-import { connectionsOf } from './settings.ts'
+import { connectionsOf, type StoreFlags } from './settings.ts'
 import { onSignal } from './signals.ts'
+
+export interface ServeFlags extends StoreFlags {
+  host: string
+  port: number
+  work: boolean
+  auth: boolean
+  concurrency?: number
+  kinds?: string[]
+  corsOrigin?: string[]
+  grace: number
+}
 
 /** Of the grace, for handing over what still runs. */
 const HAND_OVER_MS = 5000
