@@ -95,11 +95,12 @@ export class Registry {
     for (const butler of this.#serving.keys()) if (butler.turn && butler.phase === 'serving') yield butler
   }
 
-  /** A session has work, or may have. `judged`: and its running turn is to be taken from its owner. */
+  /** A session has work, or may have. `judged`: and its running turn is to be taken from its owner. Passed on while draining. */
   wake(sessionId: string, judged?: Judged): void {
     let butler = this.#butlers.get(sessionId)
     if (!butler) {
-      if (this.#draining || this.#line.size >= LINE_MAX) return
+      if (this.#draining) return this.#part(this.#house.notifier.wakeSomebody([sessionId]))
+      if (this.#line.size >= LINE_MAX) return
       butler = new Butler(this.#house, sessionId)
       this.#butlers.set(sessionId, butler)
     }
@@ -198,10 +199,7 @@ export class Registry {
     if (gone) {
       this.#forget(butler)
       // Called while it was on its way out: a fresh one looks again, or another process when this one leaves.
-      if (butler.woken && next === 'gone') {
-        if (this.#draining) this.#part(this.#house.notifier.wakeSomebody([butler.sessionId]))
-        else this.wake(butler.sessionId, butler.judged)
-      }
+      if (butler.woken && next === 'gone') this.wake(butler.sessionId, butler.judged)
     } else if (this.#draining) {
       this.#forget(butler)
       this.#part(butler.hold.release({ wake: true }))

@@ -281,14 +281,9 @@ export class Worker {
     const { telemetry } = this.#stores
     telemetry.emit('worker.draining', { process: this.processId, running: this.#registry.running })
     this.#presence.soon()
-    // These give work to whoever has a free slot, which from now on is somebody else.
-    await Promise.all([
-      this.#sweeper.stop(),
-      this.#contests.stop(),
-      this.#dispatcher.stop(),
-      this.#rollCall.stop(),
-    ])
-    const left = await this.#registry.startDraining()
+    // They give work to whoever has a free slot, which from now on is somebody else. One may hang on a store meanwhile.
+    const loops = [this.#sweeper, this.#contests, this.#dispatcher, this.#rollCall]
+    const [left] = await Promise.all([this.#registry.startDraining(), ...loops.map((loop) => loop.stop())])
     await this.#notifier.wakeSomebody(left)
     const settled = this.#registry.settled()
     const grace = new AbortController()

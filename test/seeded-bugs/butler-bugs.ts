@@ -114,6 +114,13 @@ export const butlerBugs: readonly Bug[] = [
     'stories/capacity',
   ),
   bug(
+    'a process told to leave takes turns until its loops have ended',
+    'worker.ts',
+    'const [left] = await Promise.all([this.#registry.startDraining(), ...loops.map((loop) => loop.stop())])',
+    'await Promise.all(loops.map((loop) => loop.stop()))\n    const left = await this.#registry.startDraining()',
+    'traps/waiting',
+  ),
+  bug(
     'suspects run side by side',
     'registry.ts',
     'return this.#suspect === sessionId',

@@ -165,6 +165,26 @@ test('I8 · trap: what a process is woken for while it leaves is passed on at on
   expect([one.turns.length, two.turns.length]).toEqual([1, 1])
 })
 
+test('I4 · trap: a process told to leave takes no turn, also while its sweep hangs', async () => {
+  await world.redis.del(world.keys.tick('sweep'))
+  const w1 = await world.worker(one.handler)
+  await world.client.enqueue('s', 'wait')
+  await one.began()
+  const sweep = w1.toMysql.hold(/waiting_since. is not null/i)
+  await sweep.seen
+  const drained = w1.worker.drain({ graceMs: 10_000 })
+  await w1.says('worker.draining')
+  await world.client.enqueue('s', 'next')
+  await unheard('y', 'hello')
+  await world.wake(w1.worker, 'y')
+  one.go()
+  await eventually(async () => (await world.redis.exists(world.keys.lock('s'))) === 0, 'it lets go')
+  sweep.release()
+  await drained
+  expect(one.turns.map(({ message }) => message.payload)).toEqual(['wait'])
+  expect(await world.client.inspect('s')).toMatchObject({ state: 'waiting', doneSeq: 1, starts: 0 })
+})
+
 test('I8 · trap: a process told to leave while it takes a session starts nothing there, however long its grace', async () => {
   const w1 = await world.worker(one.handler, {
     renewMs: 10_000,
