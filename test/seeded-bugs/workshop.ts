@@ -8,7 +8,15 @@ import { ensureDatabase, startMysql, startRedis } from '../../src/cli/servers.ts
 import { type Bug, plant } from './bug.ts'
 
 const PROJECT = fileURLToPath(new URL('../..', import.meta.url))
-const PARTS = ['src', 'test', 'migrations', 'package.json', 'tsconfig.json', 'vitest.config.ts']
+const PARTS = [
+  'src',
+  'test',
+  'migrations',
+  'package.json',
+  'tsconfig.json',
+  'vitest.config.ts',
+  'docker-compose.yml',
+]
 
 /** What one test file said. */
 export interface Run {
