@@ -84,6 +84,7 @@ test('I3 I8 · a process of the same host and pid is another one: it takes over 
   const w2 = await world.worker(two.handler)
   await two.began()
   expect(w2.worker.processId).not.toBe(w1.worker.processId)
+  await w2.says('session.evicted')
   expect(w2.saw('session.evicted').map(({ fields }) => fields['owner'])).toEqual([owner])
   expect((await world.row('s')).owner).not.toBe(owner)
   expect([two.turn().attempt, two.turn().epoch]).toEqual([2, 2])

@@ -149,6 +149,7 @@ test('I8 · a handler that never settles loses its turn and its slot, not the se
     'SELECT session_id, seq, status FROM butler_messages WHERE status IS NOT NULL',
   )
   expect(failed).toEqual([{ session_id: 's', seq: 1, status: 'failed' }])
+  await w1.says('turn.timedOut')
   expect(w1.saw('turn.timedOut')).toHaveLength(1)
   one.go()
 })

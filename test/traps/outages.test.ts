@@ -124,6 +124,7 @@ test('I4 · trap: a verdict that a process is dead ends when it comes back, so a
   await passes(250)
   owner.toRedis.up()
   await holdsLock(owner, 's')
+  await other.says('process.dead')
   expect(other.saw('process.dead')).toHaveLength(1)
   expect(other.saw('session.evicted')).toEqual([])
   expect(a.turn().signal.aborted).toBe(false)

@@ -52,6 +52,7 @@ test('I3 I8 · trap: a fenced owner leaves no lock behind, and the session goes 
   one.go()
   await world.done('s')
   expect(one.turn(2).attempt).toBe(2)
+  await w1.says('turn.completed')
   expect(w1.saw('turn.completed')).toHaveLength(1)
 })
 

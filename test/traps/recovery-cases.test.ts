@@ -179,7 +179,9 @@ test.each(['hold', 'holdAnswer'] as const)(
     )
     expect(final).toBe(`${status ?? 'completed'} 1`)
     if (how === 'holdAnswer') expect(final).toBe('completed 1')
-    expect(w1.saw(status === 'stopped' ? 'turn.stopped' : 'turn.completed')).toHaveLength(1)
+    const event = status === 'stopped' ? 'turn.stopped' : 'turn.completed'
+    await w1.says(event)
+    expect(w1.saw(event)).toHaveLength(1)
   },
 )
 

@@ -160,6 +160,7 @@ test('I8 I3 · a process that stays silent after a flush for longer than that is
   const { w2, busy, end } = await busyThroughFlush(400)
   await two.began()
   end()
+  await w2.says('session.evicted')
   expect(w2.saw('session.evicted').map(({ fields }) => fields['verdict'])).toEqual(['hung'])
   await expect(one.turn().append({ type: 'note', payload: 'late' })).rejects.toMatchObject({
     code: 'TURN_LOST',

@@ -240,6 +240,7 @@ test('I5 I8 · trap: after a detach in a process that leaves, the lock is given 
   await world.client.stop('s')
   await drained
   expect((await world.row('s')).owner).not.toBe(before.owner)
+  await w1.says('turn.detached')
   expect(w1.saw('turn.detached')).toHaveLength(1)
   expect(await world.redis.exists(world.keys.lock('s'))).toBe(0)
 })
