@@ -4,7 +4,7 @@
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 
 export interface Held {
-  /** Resolves when the request (or its answer) has come by and is held. */
+  /** Resolves when the request, or its answer, has come by and is held. */
   readonly seen: Promise<void>
   release(): void
 }
@@ -51,6 +51,7 @@ export async function lineTo(serverUrl: string): Promise<Line> {
       () => near.end(),
     )
     let lose: Trap | undefined
+    let answer: Trap | undefined
     for (const socket of [near, far]) {
       sockets.add(socket)
       socket.setNoDelay(true)
@@ -68,12 +69,15 @@ export async function lineTo(serverUrl: string): Promise<Line> {
           valve.shut()
           trap.onRelease = () => valve.open()
           if (trap.released) valve.open()
-          trap.seen()
+          // An answer that is held shows that what was asked has happened.
+          if (trap.kind === 'answer') answer = trap
+          else trap.seen()
         }
       }
       upward.push(chunk)
     })
     far.on('data', (chunk) => {
+      answer?.seen()
       if (!lose) return downward.push(chunk)
       lose.seen()
       near.destroy()
