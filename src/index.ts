@@ -33,7 +33,7 @@ export type { MigrationStatus } from './mysql/migrate.ts'
 export type { Pruned, RetentionAges } from './mysql/retention.ts'
 export type { SessionSummary } from './mysql/sessions.ts'
 export type { Accepted, WhenBusy } from './protocol/intake.ts'
-export type { MessageSource } from './protocol/session-row.ts'
+export type { MessageSource, TurnOutcome } from './protocol/session-row.ts'
 export type { StopResult } from './protocol/stop-outcome.ts'
 export { type Audit, openAudit } from './session/audit.ts'
 export type {
@@ -49,6 +49,17 @@ export type {
 } from './session/answers.ts'
 export { type Check, diagnose, type Diagnosis } from './session/diagnosis.ts'
 export type { Entry, EntryInput } from './session/entry.ts'
+export type {
+  AttemptsView,
+  EntryView,
+  Explanation,
+  LockView,
+  OwnerView,
+  QueueView,
+  Transition,
+  TurnView,
+} from './session/explanation.ts'
+export type { ProcessView } from './session/fleet-view.ts'
 export { instrument, type MetricsSource } from './session/instruments.ts'
 export type { Health, HealthOptions, Problem, ProblemCode } from './session/health.ts'
 export type { SessionView } from './session/inspection.ts'
@@ -65,6 +76,7 @@ export { migrate, migrationStatus } from './session/migration.ts'
 export type { CursorMove, ReaderCursor } from './session/reader-cursor.ts'
 export type { MessageInput, SendOptions } from './session/submission.ts'
 export type { Handler, HandlerResult, Turn, TurnMessage } from './session/handler.ts'
+export type { LockKind, SessionVerdict, VerdictCode } from './session/verdict.ts'
 export type {
   DeltaEvent,
   EntryEvent,

@@ -20,7 +20,7 @@ export function addKeys(program: Command): void {
   command('ls', 'list keys, oldest first').action(ls)
   withStoreFlags(group.command('revoke'))
     .description('refuse a key from now on, everywhere within seconds')
-    .argument('<id>')
+    .argument('<key>', 'its id, or the whole secret as it was found')
     .action(revoke)
 }
 
@@ -50,9 +50,10 @@ async function ls(flags: Flags): Promise<void> {
   table(rows).forEach((line) => print(line))
 }
 
-async function revoke(id: string, flags: Flags): Promise<void> {
-  await withKeyring(flags, (keyring) => keyring.revoke(id))
-  print(`${id} revoked`)
+async function revoke(key: string, flags: Flags): Promise<void> {
+  await withKeyring(flags, (keyring) => keyring.revoke(key))
+  // A secret is never printed, but its id may be: bk_id_…
+  print(`${key.split('_')[1] ?? key} revoked`)
 }
 
 async function withKeyring<T>(flags: StoreFlags, use: (keyring: Keyring) => Promise<T>): Promise<T> {

@@ -8,6 +8,8 @@ import { Command } from 'commander'
 import { addDev } from './dev.ts'
 import { addDoctor } from './doctor.ts'
 import { describeFailure, exitCodeOf } from './exits.ts'
+import { addExplain } from './explain.ts'
+import { addFleet } from './fleet.ts'
 import { addKeys } from './keys.ts'
 import { addMigrate } from './migrate.ts'
 import { addOpenapi } from './openapi.ts'
@@ -36,6 +38,8 @@ const COMMANDS = [
   addServe,
   addSend,
   addSessions,
+  addExplain,
+  addFleet,
   addKeys,
   addOpenapi,
   addPrune,

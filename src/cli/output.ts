@@ -59,13 +59,12 @@ export function sessionCells(session: SessionSummary): string[] {
   return [id, state, `${doneSeq}/${inboxSeq} done`, `epoch ${epoch}`, updatedAt]
 }
 
-export function sessionLines({ id, state, waitsFor, ...rest }: SessionView): string[] {
-  const rows = Object.entries({ id, state, waitsFor, ...rest }).map(([name, value]) => [
-    name,
-    value === null ? '-' : plain(value),
-  ])
-  return table(rows)
-}
+export const sessionLines = ({ id, state, waitsFor, ...rest }: SessionView): string[] =>
+  fieldLines({ id, state, waitsFor, ...rest })
+
+/** One line for each field. */
+export const fieldLines = (fields: object): string[] =>
+  table(Object.entries(fields).map(([name, value]) => [name, value === null ? '-' : plain(value)]))
 
 const plain = (value: unknown): string => (typeof value === 'string' ? value : JSON.stringify(value))
 

@@ -4,7 +4,16 @@ import type { StopReceipt, StopResult } from '../index.ts'
 import { positiveNumber, seqOrRunning, wholeNumber } from './arguments.ts'
 import { withClient } from './clients.ts'
 import { EXIT, ExitError, UsageError } from './exits.ts'
-import { entryLine, print, printJson, sessionCells, sessionLines, short, table } from './output.ts'
+import {
+  entryLine,
+  fieldLines,
+  print,
+  printJson,
+  sessionCells,
+  sessionLines,
+  short,
+  table,
+} from './output.ts'
 import { receipt } from './send.ts'
 import { type StoreFlags, withStoreFlags } from './settings.ts'
 import { exitCodeFor, onSignal } from './signals.ts'
@@ -34,6 +43,12 @@ export function addSessions(program: Command): void {
     .option('--after <entry>', 'begin after this entry', wholeNumber)
     .option('--no-follow', 'end at the present end')
     .action(tail)
+  read('cursor', 'how far a reader is; with --read or --ack it says so itself, and only moves on')
+    .argument('<session>')
+    .argument('<reader>')
+    .option('--read <cursor>', 'everything up to here was seen')
+    .option('--ack <cursor>', 'everything up to here was dealt with')
+    .action(cursor)
   read('stop', 'stop what runs and what waits')
     .argument('<session>')
     .option('--through <seq>', 'only up to this message', wholeNumber)
@@ -91,6 +106,21 @@ async function tail(session: string, flags: Flags<{ after?: number; follow: bool
       else print(entryLine(entry))
     }
   })
+}
+
+async function cursor(
+  session: string,
+  reader: string,
+  { read, ack, ...flags }: Flags<{ read?: string; ack?: string }>,
+): Promise<void> {
+  const move = { read, acknowledged: ack }
+  const position = await withClient(flags, (client) =>
+    read === undefined && ack === undefined
+      ? client.cursor(session, reader)
+      : client.moveCursor(session, reader, move),
+  )
+  if (flags.json) return printJson(position)
+  fieldLines(position).forEach((line) => print(line))
 }
 
 async function stop(

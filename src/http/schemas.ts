@@ -10,8 +10,8 @@ const wholeText = (min: number, max = Number.MAX_SAFE_INTEGER) =>
     .transform(Number)
     .pipe(z.int().min(min).max(max))
 
-const seq = z.int().min(1).meta({ description: 'The place of a message in its session: 1, 2, 3, …' })
-const time = z.iso.datetime({ offset: true })
+export const seq = z.int().min(1).meta({ description: 'The place of a message in its session: 1, 2, 3, …' })
+export const time = z.iso.datetime({ offset: true })
 export const cursor = z
   .string()
   .regex(/^[0-9.]{1,70}$/)

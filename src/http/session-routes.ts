@@ -1,7 +1,8 @@
 /** Sessions: look, list, read, watch, delete; positions of readers; tokens for browsers. */
-import type { SessionSummary, SessionView } from '../index.ts'
+import type { Explanation, SessionSummary, SessionView } from '../index.ts'
 import { covers, type Principal } from './access.ts'
 import { STREAM_HEADERS } from './event-stream.ts'
+import { explanation } from './explain-schema.ts'
 import { Refusal } from './refusal.ts'
 import { json, nothing, route, type Route } from './route.ts'
 import * as schemas from './schemas.ts'
@@ -36,6 +37,28 @@ const show = route({
   answers: { 200: { description: 'The session.', schema: schemas.session } },
   refusals: [404],
   handle: async ({ service, session }) => json(withoutToken(await service.client.inspect(session))),
+})
+
+const explain = route({
+  method: 'get',
+  path: '/v1/sessions/{id}/explain',
+  name: 'explainSession',
+  summary: 'Why a session does not move, and what would make it.',
+  right: 'watch',
+  answers: { 200: { description: 'The answer.', schema: explanation } },
+  refusals: [404],
+  handle: async ({ service, principal, session }) => {
+    const told = await service.client.explain(session)
+    return json(principal.tenants === 'all' ? told : withoutFleet(told))
+  },
+})
+
+/** Whoever may not see all sessions learns nothing of the processes that serve them. A token has no tenants. */
+const withoutFleet = (told: Explanation): Explanation => ({
+  ...told,
+  owner: told.owner && { ...told.owner, process: null, host: null, pid: null },
+  lock: told.lock && { ...told.lock, process: null },
+  processes: null,
 })
 
 const queue = route({
@@ -171,6 +194,7 @@ function given<T extends object>(query: T): { [K in keyof T]: Exclude<T[K], unde
 export const sessionRoutes: readonly Route[] = [
   list,
   show,
+  explain,
   queue,
   entries,
   events,

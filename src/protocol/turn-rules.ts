@@ -13,6 +13,7 @@ import {
   type EntryDraft,
   isTurn,
   type Message,
+  type SessionRow,
   type TurnName,
   type TurnOutcome,
 } from './session-row.ts'
@@ -74,7 +75,7 @@ export function start(draft: Draft, token: string, limits: StartLimits): Started
     return giveUp(draft, seq, `it was started ${row.starts} times without an end`)
   if (row.retryInMs !== null && row.retryInMs > 0) return { outcome: 'later', retryInMs: row.retryInMs }
   if (!limits.runs(kind)) return { outcome: 'unrunnable', kind, version, seq }
-  const suspect = limits.maxCrashes > 1 && row.crashes >= limits.maxCrashes - 1
+  const suspect = isSuspect(row, limits.maxCrashes)
   if (suspect && !limits.maySuspect()) return { outcome: 'suspect' }
   if (!limits.holdsLock()) return { outcome: 'unheld' }
 
@@ -94,6 +95,10 @@ export function start(draft: Draft, token: string, limits: StartLimits): Started
     suspect,
   }
 }
+
+/** Whether the next message is one crash away from being given up. */
+export const isSuspect = ({ crashes }: Pick<SessionRow, 'crashes'>, maxCrashes: number): boolean =>
+  maxCrashes > 1 && crashes >= maxCrashes - 1
 
 /**
  * Adds entries of a running turn. `expected` is the transcript number the turn last knew: if the row is already

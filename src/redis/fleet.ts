@@ -5,7 +5,7 @@
  */
 import type { RedisClient } from './connect.ts'
 import type { Keys } from './keys.ts'
-import { getMany, unlessWrongType } from './read.ts'
+import { getMany, getOne, unlessWrongType } from './read.ts'
 
 /** What a process says about itself with every beat. */
 export interface HeartbeatValue {
@@ -18,6 +18,23 @@ export interface HeartbeatValue {
   draining: boolean
 }
 
+/** Where a process is, for people. */
+export interface Whereabouts {
+  host: string
+  pid: number
+}
+
+/** A process as people look at it. What it did not say, or an older version does not say, is null. */
+export interface Sight {
+  /** Its heartbeat key exists, readable or not. */
+  readonly beating: boolean
+  readonly heartbeat: HeartbeatValue | null
+  readonly host: string | null
+  readonly pid: number | null
+  /** Since its last beat, milliseconds by the clock of Redis. */
+  readonly ageMs: number | null
+}
+
 /** `subscribed`: its channel has a listener. `beating`: its heartbeat key exists, readable or not. */
 export interface Look {
   subscribed: boolean
@@ -28,6 +45,7 @@ export interface Look {
 const SAMPLE = 5
 
 const PROCESS_ID = /^[A-Za-z0-9]{1,64}$/
+const HOST = /^[\w.:-]{1,253}$/
 
 /** A key that is no set (any more) would keep everybody from joining. */
 async function join(redis: RedisClient, keys: Keys, processId: string): Promise<void> {
@@ -42,11 +60,13 @@ export async function beat(
   redis: RedisClient,
   keys: Keys,
   processId: string,
-  value: HeartbeatValue,
+  value: HeartbeatValue & Partial<Whereabouts>,
   ttlMs: number,
   options: { join: boolean },
 ): Promise<void> {
-  const steps: Promise<unknown>[] = [redis.set(keys.process(processId), JSON.stringify(value), 'PX', ttlMs)]
+  // The TTL is told as well, so that what is left of it tells the beat's age.
+  const text = JSON.stringify({ ...value, ttlMs })
+  const steps: Promise<unknown>[] = [redis.set(keys.process(processId), text, 'PX', ttlMs)]
   if (options.join) steps.push(join(redis, keys, processId))
   await Promise.all(steps)
 }
@@ -70,6 +90,35 @@ export async function members(redis: RedisClient, keys: Keys): Promise<Map<strin
 export async function memberIds(redis: RedisClient, keys: Keys): Promise<string[]> {
   const ids = await redis.smembers(keys.processes).catch(unlessWrongType([]))
   return ids.filter((id) => PROCESS_ID.test(id))
+}
+
+/** How these processes look, in one pipeline. */
+export async function sight(
+  redis: RedisClient,
+  keys: Keys,
+  processIds: readonly string[],
+): Promise<Map<string, Sight>> {
+  const known = processIds.filter((id) => PROCESS_ID.test(id))
+  const seen = await Promise.all(
+    known.map(async (id) => {
+      const key = keys.process(id)
+      const [text, leftMs] = await Promise.all([getOne(redis, key), redis.pttl(key)])
+      return [id, toSight(text, leftMs)] as const
+    }),
+  )
+  return new Map(seen)
+}
+
+/** -2: there is no key. */
+const toSight = (text: string | null, leftMs: number): Sight => {
+  const { host, pid, ttlMs } = Object(parsed(text)) as Partial<Record<string, unknown>>
+  return {
+    beating: leftMs !== -2,
+    heartbeat: parseHeartbeat(text),
+    host: typeof host === 'string' && HOST.test(host) ? host : null,
+    pid: isCount(pid) ? pid : null,
+    ageMs: isCount(ttlMs) && leftMs >= 0 ? Math.max(0, ttlMs - leftMs) : null,
+  }
 }
 
 /**
@@ -131,8 +180,11 @@ export interface Wanted {
   readonly version: number
 }
 
+/** What of a heartbeat says which messages its process can run. */
+export type Abilities = Readonly<Pick<HeartbeatValue, 'version'>> & { readonly kinds: readonly string[] }
+
 /** Whether a process with this heartbeat has a handler for the kind and understands the version, as far as given. */
-export const canRun = (value: HeartbeatValue, { kind, version = 0 }: Partial<Wanted>): boolean =>
+export const canRun = (value: Abilities, { kind, version = 0 }: Partial<Wanted>): boolean =>
   value.version >= version && (kind === undefined || value.kinds.includes('*') || value.kinds.includes(kind))
 
 async function heartbeats(
@@ -150,17 +202,20 @@ async function heartbeats(
 
 /** A newer version's heartbeat may say more, a foreign value anything; only what we use must be right. */
 function parseHeartbeat(text: string | null): HeartbeatValue | null {
-  if (text === null) return null
+  const { version, kinds, free, draining } = Object(parsed(text)) as Partial<HeartbeatValue>
+  if (!isCount(version) || !isCount(free) || !Array.isArray(kinds)) return null
+  return {
+    version,
+    free,
+    kinds: kinds.filter((kind) => typeof kind === 'string'),
+    draining: draining === true,
+  }
+}
+
+/** Null for what is no JSON. */
+function parsed(text: string | null): unknown {
   try {
-    const value = JSON.parse(text) as Partial<HeartbeatValue> | null
-    const { version, kinds, free, draining } = value ?? {}
-    if (!isCount(version) || !isCount(free) || !Array.isArray(kinds)) return null
-    return {
-      version,
-      free,
-      kinds: kinds.filter((kind) => typeof kind === 'string'),
-      draining: draining === true,
-    }
+    return JSON.parse(text ?? 'null')
   } catch {
     return null
   }

@@ -8,7 +8,7 @@
  */
 import type { RedisClient } from './connect.ts'
 import type { Keys } from './keys.ts'
-import { getMany, getOne } from './read.ts'
+import { getMany, getOne, unlessWrongType } from './read.ts'
 import { script } from './script.ts'
 
 const IDLE = '/idle'
@@ -189,3 +189,22 @@ export const readMany = (
     redis,
     ids.map((id) => keys.lock(id)),
   )
+
+/** A lock as people look at it. */
+export interface LockSight {
+  /** Null: it is free. */
+  readonly value: string | null
+  /** The key holds something that is no string, which counts as free. */
+  readonly foreign: boolean
+  /** Until it expires, milliseconds; null: it is free, or would stand for ever. */
+  readonly leftMs: number | null
+}
+
+export async function sightOf(redis: RedisClient, keys: Keys, id: string): Promise<LockSight> {
+  const key = keys.lock(id)
+  const [value, leftMs] = await Promise.all([
+    redis.get(key).catch(unlessWrongType(undefined)),
+    redis.pttl(key),
+  ])
+  return { value: value ?? null, foreign: value === undefined, leftMs: leftMs < 0 ? null : leftMs }
+}

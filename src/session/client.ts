@@ -37,6 +37,8 @@ import type {
   TranscriptPage,
 } from './answers.ts'
 import { toEntry } from './entry.ts'
+import { explain, type Explanation } from './explanation.ts'
+import { type ProcessView, readFleet } from './fleet-view.ts'
 import { type Health, type HealthOptions, StoreCheck } from './health.ts'
 import { inspect, type SessionView } from './inspection.ts'
 import { Lookout } from './lookout.ts'
@@ -248,6 +250,22 @@ export class Client {
    */
   async inspect(sessionId: string): Promise<SessionView> {
     return inspect(this.#stores, await this.#session(checkSessionId(sessionId)))
+  }
+
+  /**
+   * Why a session does not move, and what would make it; see {@link Explanation}. Redis may be away, and is said to be.
+   * Bounds and limits are reckoned with this client's own tunables: give it those of the workers.
+   * @throws NotFoundError SESSION_NOT_FOUND
+   */
+  async explain(sessionId: string): Promise<Explanation> {
+    const id = checkSessionId(sessionId)
+    return this.#read(() => explain(this.#stores, id))
+  }
+
+  /** The processes that show a heartbeat, by id. Throws UnavailableError REDIS_UNAVAILABLE. */
+  async fleet(): Promise<ProcessView[]> {
+    this.#assertOpen()
+    return readFleet(this.#stores)
   }
 
   /**

@@ -21,20 +21,25 @@ export interface SessionView extends SessionSummary {
 }
 
 export async function inspect(stores: Stores, session: SessionSummary): Promise<SessionView> {
-  const { id, runningSeq, inboxSeq, doneSeq, stopSeq, owner } = session
+  const { id, runningSeq } = session
   const [since, lock] = await Promise.all([
     runningSeq === null ? undefined : readTurnStart(stores.mysql.db, id, runningSeq),
     read(stores.redis.commands, stores.keys, id).catch(() => undefined),
   ])
+  return { ...viewOf(session, since ?? null), lock: lockView(lock) }
+}
+
+/** The row in words; `runningSince` is the start of the running turn, if one runs. */
+export function viewOf(session: SessionSummary, runningSince: string | null): Omit<SessionView, 'lock'> {
+  const { runningSeq, inboxSeq, doneSeq, stopSeq, owner } = session
   const state = stateOf(session)
   return {
     ...session,
     state,
     queueDepth: Math.max(0, inboxSeq - Math.max(doneSeq, stopSeq, runningSeq ?? 0)),
-    runningSince: since ?? null,
+    runningSince,
     waitsFor: waitsFor(session, state),
     ownerProcess: owner === null ? null : processOf(owner),
-    lock: lockView(lock),
   }
 }
 

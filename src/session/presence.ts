@@ -2,9 +2,12 @@
  * Says that this process lives and what it can do: a heartbeat key, and membership of the fleet. The same tick notices
  * when the event loop stood still, because then it comes late.
  */
+import { hostname } from 'node:os'
 import { now, Ticker } from '../base/timing.ts'
 import { beat, type HeartbeatValue, leave } from '../redis/fleet.ts'
 import type { Stores } from './stores.ts'
+
+const HERE = { host: hostname(), pid: process.pid }
 
 /** Membership is confirmed with every so many beats; it only gets lost when Redis does. */
 const JOIN_EVERY = 8
@@ -61,6 +64,7 @@ export class Presence {
     this.#lastAt = now()
     if (lagMs > tunables.renewMs) telemetry.emit('worker.stalled', { process: this.#processId, lagMs })
     const join = this.#beats++ % JOIN_EVERY === 0
-    await beat(redis.commands, keys, this.#processId, this.#state(), tunables.heartbeatTtlMs, { join })
+    const value = { ...this.#state(), ...HERE }
+    await beat(redis.commands, keys, this.#processId, value, tunables.heartbeatTtlMs, { join })
   }
 }

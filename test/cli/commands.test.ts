@@ -98,6 +98,16 @@ describe('sessions', () => {
     expect(jsonLines(show.stdout)).toMatchObject([{ id: 'read-1', state: 'idle', doneSeq: 2 }])
     const ls = await run('sessions', 'ls', '--json', '--after', 'read-0', '--limit', '1', '--state', 'idle')
     expect(jsonLines(ls.stdout)).toMatchObject([{ id: 'read-1', inboxSeq: 2 }])
+    const why = await run('explain', 'read-1', '--json')
+    expect(jsonLines(why.stdout)).toMatchObject([{ verdict: { code: 'idle' }, session: { doneSeq: 2 } }])
+    const fleet = await run('fleet', 'ls', '--json')
+    const [process, ...others] = jsonLines(fleet.stdout)
+    expect(others).toEqual([])
+    expect(process).toMatchObject({ pid: worker.child.pid, draining: false })
+    const moved = await run('sessions', 'cursor', 'read-1', 'phone', '--read', '3', '--ack', '2', '--json')
+    expect(jsonLines(moved.stdout)).toMatchObject([{ reader: 'phone', read: '3', acknowledged: '2' }])
+    const at = await run('sessions', 'cursor', 'read-1', 'phone')
+    expect(at.stdout).toMatch(/^reader +phone\nread +3\nacknowledged +2\nupdatedAt +\d{4}-/)
     const tail = await run('sessions', 'tail', 'read-1', '--json', '--no-follow', '--after', '2')
     const { entries } = await client.transcript('read-1', { after: 2 })
     expect(jsonLines(tail.stdout)).toEqual(entries)
@@ -143,6 +153,10 @@ describe('sessions', () => {
   it('takes back, stops, retries and deletes', { timeout: TIMEOUT }, async () => {
     // Nobody here has a handler for this kind, so these wait.
     for (const payload of ['a', 'b', 'c']) await client.enqueue('queue-1', { kind: 'unheard', payload })
+    const why = await run('explain', 'queue-1')
+    expect(why).toMatchObject({ code: 0, stderr: '' })
+    expect(why.stdout).toMatch(/^queue-1 no-capable-process\n.*kind unheard.*\n→ A worker that can/)
+    expect(why.stdout).toMatch(/^queue +1 unheard version 1, \d+ ms old\n +2 unheard/m)
     const queue = await run('sessions', 'queue', 'queue-1', '--json', '--after', '1')
     expect(jsonLines(queue.stdout)).toMatchObject([
       { seq: 2, payload: 'b' },
@@ -178,6 +192,24 @@ describe('sessions', () => {
     const [stdout, stderr] = await Promise.all([text(shell.stdout), text(shell.stderr), once(shell, 'close')])
     expect(jsonLines(stdout)).toHaveLength(1)
     expect(stderr).toBe('')
+  })
+})
+
+describe('keys', () => {
+  it('revokes by the secret that somebody found, and never prints it', { timeout: TIMEOUT }, async () => {
+    const made = await run('keys', 'create', '--name', 'found', '--scope', 'watch', '--json')
+    const [key] = jsonLines(made.stdout)
+    const { id, secret } = key as { id: string; secret: string }
+    expect(await run('keys', 'revoke', secret)).toMatchObject({
+      code: 0,
+      stdout: `${id} revoked\n`,
+      stderr: '',
+    })
+    const list = await run('keys', 'ls', '--json')
+    expect(jsonLines(list.stdout)).toMatchObject([{ id, revokedAt: expect.any(String) as string }])
+    const unknown = await run('keys', 'revoke', `${secret.slice(0, -1)}!`)
+    expect(unknown).toMatchObject({ code: 4, stdout: '' })
+    expect(unknown.stderr).not.toContain(secret.slice(-20, -1))
   })
 })
 

@@ -285,6 +285,46 @@ describe('sessions', () => {
     expect((await api.ask('GET', '/v1/sessions/acme:l1')).status).toBe(404)
   })
 
+  test('are explained; who may not see all of them learns nothing of the processes', async () => {
+    // A test that is tried again begins anew.
+    const id = `acme:why-${api.stage.turns.length}`
+    const path = `/v1/sessions/${id}/explain`
+    await api.client.enqueue(id, 'wait')
+    await eventually(() => api.stage.turns.some(({ sessionId }) => sessionId === id), 'it runs')
+    await api.client.enqueue(id, { kind: 'note', payload: 'hello' })
+    const [process, ...others] = await api.client.fleet()
+    expect(others).toEqual([])
+    const { body: told } = await api.ask('GET', path)
+    expect(told).toMatchObject({
+      verdict: { code: 'running' },
+      session: { id, runningSeq: 1 },
+      owner: { process: process?.process, alive: true, pid: process?.pid },
+      lock: { kind: 'busy', process: process?.process, ofOwner: true },
+      queue: { waiting: 1, first: [{ seq: 2, kind: 'note', version: 1 }] },
+      turn: { seq: 1, attempt: 1, lastEntry: { type: 'message' } },
+      processes: [{ process: process?.process, kinds: ['*'] }],
+    })
+    expect(told.session).not.toHaveProperty('owner')
+    const { token } = await api.tokens.sign(id, ['watch'], 60)
+    for (const key of [api.keys.acme, token]) {
+      const { text, body } = await api.ask('GET', path, { key })
+      expect(body).toEqual({
+        ...body,
+        verdict: told.verdict,
+        owner: { process: null, alive: true, draining: false, host: null, pid: null },
+        lock: { ...body.lock, kind: 'busy', process: null, ofOwner: true },
+        processes: null,
+      })
+      expect(text).not.toContain(process?.process)
+      expect(text).not.toContain(`"pid":${process?.pid}`)
+    }
+    const away = api.world.newClient({}, undefined, 'redis://127.0.0.1:9')
+    const blind = await api.over(away).ask('GET', path, { key: api.keys.all })
+    expect(blind).toMatchObject({ status: 200, body: { verdict: { code: 'running' }, lock: null } })
+    await api.client.stop(id)
+    await api.world.done(id)
+  })
+
   test('remember how far each reader is, and only onwards', async () => {
     await api.client.enqueue('acme:read', 'hello')
     await api.world.done('acme:read')

@@ -135,6 +135,7 @@ test('which right each route needs', () => {
     stopSession: 'stop',
     listSessions: 'watch',
     showSession: 'watch',
+    explainSession: 'watch',
     listQueue: 'watch',
     listEntries: 'watch',
     watchSession: 'watch',

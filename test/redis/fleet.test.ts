@@ -115,6 +115,28 @@ describe('members', () => {
   })
 })
 
+test('a sight tells where a process is and how long ago it said so, as far as its version does', async () => {
+  const value = { ...beatOf(), host: 'host-1', pid: 7 }
+  await fleet.beat(redis, keys, 'P1', value, 60_000, { join: true })
+  await redis.pexpire(keys.process('P1'), 40_000)
+  await redis.set(keys.process('P2'), '{"version":1,"free":1,"kinds":["*"],"host":"a b","pid":"7"}')
+  await redis.lpush(keys.process('P3'), 'junk')
+  const seen = await fleet.sight(redis, keys, ['P1', 'P2', 'P3', 'P4', 'a b'])
+  expect([...seen.keys()]).toEqual(['P1', 'P2', 'P3', 'P4'])
+  expect(seen.get('P1')).toEqual({
+    beating: true,
+    heartbeat: beatOf(),
+    host: 'host-1',
+    pid: 7,
+    ageMs: expect.any(Number),
+  })
+  expect(seen.get('P1')!.ageMs! / 1000).toBeCloseTo(20, 0)
+  const silent = { host: null, pid: null, ageMs: null }
+  expect(seen.get('P2')).toMatchObject({ beating: true, heartbeat: { free: 1 }, ...silent })
+  expect(seen.get('P3')).toEqual({ beating: true, heartbeat: null, ...silent })
+  expect(seen.get('P4')).toEqual({ beating: false, heartbeat: null, ...silent })
+})
+
 test('look tells a subscriber from a heartbeat', async () => {
   const listener = new Listener({
     keys,

@@ -1,4 +1,4 @@
-// Faults in what the service stands on: readers' positions, and keys.
+// Faults in what the service stands on: readers' positions, keys, and what it tells people who ask why.
 import type { Bug } from './bug.ts'
 
 const bug = (name: string, file: string, from: string, to: string, ...noticedBy: string[]): Bug => ({
@@ -62,5 +62,40 @@ export const serviceBugs: readonly Bug[] = [
     'REMEMBER_MS = 3000',
     'REMEMBER_MS = 60_000',
     'session/keyring',
+  ),
+  bug(
+    'an explanation mixes the rows of two moments',
+    'mysql/standing.ts',
+    "'repeatable read'",
+    "'read committed'",
+    'session/explain',
+  ),
+  bug(
+    'a deleted life’s turns are told of the next one',
+    'mysql/standing.ts',
+    "select('purge_entry_seq')",
+    "select((one) => one.lit(0).as('none'))",
+    'session/explain',
+  ),
+  bug(
+    'a stopped message is said to need a handler',
+    'session/verdict.ts',
+    ' || stopSeq > doneSeq) return { wanted: {}',
+    ') return { wanted: {}',
+    'session/verdict',
+  ),
+  bug(
+    'a dead process is waited for',
+    'session/verdict.ts',
+    'if (holderAlive === true)',
+    'if (holderAlive !== null)',
+    'session/verdict',
+  ),
+  bug(
+    'a tenant is told which processes there are',
+    'http/session-routes.ts',
+    "principal.tenants === 'all' ? told : withoutFleet(told)",
+    "principal.rights.has('watch') ? told : withoutFleet(told)",
+    'http/answers',
   ),
 ]

@@ -191,6 +191,7 @@ test.each<[string, string, (client: Client, id: string) => Promise<unknown>]>([
   ['transcript', 'SESSION_NOT_FOUND', (client, id) => client.transcript(id)],
   ['queue', 'SESSION_NOT_FOUND', (client, id) => client.queue(id)],
   ['inspect', 'SESSION_NOT_FOUND', (client, id) => client.inspect(id)],
+  ['explain', 'SESSION_NOT_FOUND', (client, id) => client.explain(id)],
 ])('%s of an unknown session says %s and creates none (PI-09)', async (_what, code, call) => {
   const before = await house.everything()
   await expect(call(client, 'nobody')).rejects.toMatchObject({ name: 'NotFoundError', code })

@@ -85,9 +85,12 @@ export function openHouse() {
     at.redis = new Redis(at.redisUrl)
     await migrateUp(at.mysql.db)
   })
-  afterEach(async () => {
+  const close = async () => {
     await Promise.all(workers.splice(0).map((worker) => worker.stop({ graceMs: 0 })))
     await Promise.all(clients.splice(0).map((client) => client.close()))
+  }
+  afterEach(async () => {
+    await close()
     // What a test leaves undone is no work for the next one's workers.
     for (const table of TABLES) await sql`delete from ${sql.table(table)}`.execute(at.mysql.db)
     const keys = await redisKeys()
@@ -102,6 +105,8 @@ export function openHouse() {
   })
 
   return Object.assign(at, {
+    /** Ends its clients and workers; done after each test anyway. */
+    close,
     sessionId: () => `chat-${(made += 1)}`,
     client(options: Partial<WorkerOptions> = {}): Client {
       const client = createClient({
