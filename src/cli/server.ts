@@ -1,7 +1,7 @@
 /**
  * The process of `butler serve`. The first signal lets go of everything within the grace, a second one ends it at once.
  */
-import { createClient, createWorker, openKeyring, type Worker } from '../index.ts'
+import { type Client, createClient, createWorker, type Logger, openKeyring, type Worker } from '../index.ts'
 import { now, sleep } from '../base/timing.ts'
 import { createHttpHandler, keyAccess, localAccess, openMetrics, SessionTokens } from '../http/index.ts'
 import { type HttpServer, listen } from '../http/server.ts'
@@ -29,7 +29,7 @@ const GRACE_MIN_MS = 1000
 const LOOPBACK = /^(?:127(?:\.\d{1,3}){3}|::1|localhost)$/
 
 export async function serve(file: string | undefined, flags: ServeFlags): Promise<void> {
-  const { host, port, corsOrigin = [] } = flags
+  const { host } = flags
   if (!flags.auth && !LOOPBACK.test(host))
     throw new UsageError(
       `--no-auth on ${host} would let everybody in: use it on 127.0.0.1 only, or make keys with keys create.`,
@@ -43,7 +43,30 @@ export async function serve(file: string | undefined, flags: ServeFlags): Promis
   const asked = new Promise<void>((resolve) => onSignal(() => resolve()))
   const worker = file === undefined || !flags.work ? undefined : await workerOf(file, flags)
   const client = createClient(connections)
-  const keyring = openKeyring(connections.mysql)
+  await answerUntil(asked, { client, worker, tokens, mysql: connections.mysql, logger }, flags)
+}
+
+/** What a server is made of. */
+export interface ServerParts {
+  readonly client: Client
+  readonly worker: Worker | undefined
+  readonly tokens?: SessionTokens | undefined
+  /** Where the keys are. */
+  readonly mysql: string
+  readonly logger: Logger
+}
+
+export type ServerFlags = Pick<ServeFlags, 'host' | 'port' | 'auth' | 'corsOrigin' | 'grace'>
+
+/** Answers, and runs turns, until it is asked to leave; then it leaves within the grace and ends the process. */
+export async function answerUntil(
+  asked: Promise<void>,
+  { client, worker, tokens, mysql, logger }: ServerParts,
+  flags: ServerFlags,
+  onListening: (url: string) => void = () => undefined,
+): Promise<never> {
+  const { host, port, corsOrigin = [] } = flags
+  const keyring = openKeyring(mysql)
   const metrics = openMetrics(worker ? [worker, client] : [client])
   const closeClients = () => Promise.all([client.close(), keyring.close(), metrics.close()])
   let server: HttpServer
@@ -72,6 +95,7 @@ export async function serve(file: string | undefined, flags: ServeFlags): Promis
   if (!flags.auth)
     logger.warn({ event: 'http.open', host }, 'no keys are asked for: everybody may do everything')
   logger.info({ event: 'http.listening', url: server.url }, `listening on ${server.url}`)
+  onListening(server.url)
   const end = await Promise.race([asked, worker?.ended ?? asked])
   const graceMs = Math.max(flags.grace * 1000, GRACE_MIN_MS)
   const left = leave(server, worker, graceMs)
@@ -86,7 +110,7 @@ export async function serve(file: string | undefined, flags: ServeFlags): Promis
   if (isInTime) logger.info({ event: 'http.stopped' }, 'stopped')
   else
     logger.error({ event: 'http.cut_short' }, 'the grace is over: what is not handed over is found by others')
-  process.exit(isInTime && end !== 'overloaded' ? EXIT.ok : EXIT.failed)
+  return process.exit(isInTime && end !== 'overloaded' ? EXIT.ok : EXIT.failed)
 }
 
 /** Requests are answered for as long as turns run; what is left of the grace is for those that last longer still. */

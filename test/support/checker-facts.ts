@@ -28,6 +28,8 @@ export interface Entry {
   readonly call: string | null
   /** Of the runtime's own entries: what they say. */
   readonly payload: Readonly<Record<string, unknown>> | undefined
+  /** The payload of whatever entry, as it is kept. */
+  readonly text: string
   /** Of `turn_ended`. */
   readonly outcome: string | undefined
   /** By the database's clock: milliseconds since 1970. */
@@ -55,8 +57,7 @@ const MILLISECONDS = "timestampdiff(microsecond, '1970-01-01', {}) / 1000"
 /** Everything, in the order of sessions and entries. */
 export async function readFacts(mysqlUrl: string): Promise<Facts> {
   const connection = await createConnection({ uri: mysqlUrl, supportBigNumbers: true })
-  const rows = async (sql: string, values?: unknown[]) =>
-    (await connection.query<RowDataPacket[]>(sql, values))[0]
+  const rows = async (sql: string) => (await connection.query<RowDataPacket[]>(sql))[0]
   try {
     const sessions = await rows(
       `select id, inbox_seq as inbox, done_seq as done, stop_seq as stop, running_seq as running, epoch,
@@ -66,19 +67,19 @@ export async function readFacts(mysqlUrl: string): Promise<Facts> {
     )
     const entries = await rows(
       `select e.session_id as session, e.entry_seq as entry, e.seq, e.epoch, e.attempt, e.type, e.step_key as step,
-         e.call_id as \`call\`, if(e.type in (?), e.payload, null) as payload,
+         e.call_id as \`call\`, e.payload as text,
          ${MILLISECONDS.replace('{}', 'e.created_at')} as at
        from butler_entries e join butler_sessions s on s.id = e.session_id and e.entry_seq > s.purge_entry_seq
        order by e.session_id, e.entry_seq`,
-      [OWN],
     )
     const messages = await rows(
       `select session_id as session, seq, id, status, payload, ${MILLISECONDS.replace('{}', 'created_at')} as at
        from butler_messages`,
     )
     const bySession = new Map<string, Entry[]>()
-    for (const { payload: text, ...row } of entries) {
-      const payload = text === null ? undefined : (JSON.parse(String(text)) as Entry['payload'])
+    for (const row of entries) {
+      const isOwn = OWN.includes(String(row['type']))
+      const payload = isOwn ? (JSON.parse(String(row['text'])) as Entry['payload']) : undefined
       const list = bySession.get(String(row['session'])) ?? []
       bySession.set(String(row['session']), list)
       list.push({ ...row, payload, outcome: payload?.['outcome'], at: Number(row['at']) } as Entry)

@@ -29,8 +29,10 @@ export interface FleetOptions {
   readonly tunables?: TunablesInput
   /** Processes may end by themselves. */
   readonly mayCrash?: boolean
-  /** Where {@link PROBE_WORKER} is bundled. */
+  /** Where the program is bundled. */
   readonly code: string
+  /** What a process runs: it takes {@link ProbeOptions} and notes down when it is `ready`. Default {@link PROBE_WORKER}. */
+  readonly program?: string
 }
 
 /** What one worker gets instead of the fleet's: a proxy's URL, a setting of its own. */
@@ -52,6 +54,8 @@ export class Member {
   readonly overrides: Overrides
   /** As the system knows the process; set when it is ready. */
   processId = ''
+  /** Where it answers requests, if it does; set when it is ready. */
+  url = ''
   /** The end of its standard error. */
   log = ''
   readonly exited: Promise<string>
@@ -130,7 +134,7 @@ export class Fleet {
   /** Starts one more and resolves when it serves. */
   async spawn(overrides: Overrides = {}): Promise<Member> {
     const { redisUrl, mysqlUrl, prefix, tunables, code } = this.#options
-    const program = bundled(code, PROBE_WORKER)
+    const program = bundled(code, this.#options.program ?? PROBE_WORKER)
     const options: ProbeOptions = {
       redisUrl: overrides.redisUrl ?? redisUrl,
       mysqlUrl: overrides.mysqlUrl ?? mysqlUrl,
@@ -153,6 +157,7 @@ export class Fleet {
     })
     if (ready === true) throw new Error(`A worker process did not start (${member.end}):\n${member.log}`)
     member.processId = ready.process
+    member.url = (ready.fields?.['url'] as string | undefined) ?? ''
     return member
   }
 

@@ -9,6 +9,7 @@ export interface Line {
    * `end` (returned), `abort` (threw because of its signal), `threw`.
    * Of processes: `ready`, `leaving`, `left`, `event` (telemetry; `name`, `fields`).
    * Of producers (`name`: the call; `fields`): `invoked`, then `ok`, `failed` (nothing happened) or `unknown`.
+   * Of watchers (`name`: which one): `watches` (connects, behind a cursor), `saw` (an event; `fields`), `broke`.
    * Of a rig: `fault` and `healed` (`name`: its kind; `fields`).
    */
   readonly what: string

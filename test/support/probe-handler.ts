@@ -13,6 +13,8 @@ export type Script =
   | { do: 'sleep'; ms: number }
   /** Memoised steps of `ms` each; step number `holdAt` (from 0) first waits for the gate `gate`. */
   | { do: 'steps'; count: number; ms?: number; holdAt?: number; gate?: string }
+  /** Streams words, `ms` apart, with a note in between. */
+  | { do: 'speak'; words: number; ms: number }
   /** Throws on its first `times` attempts. */
   | { do: 'fail'; times: number }
   /** Takes the process down with it, on its first `times` attempts (default: always). */
@@ -89,6 +91,13 @@ async function play(turn: Turn, script: Script, { note, gate, opened }: Stage): 
           note('effect', { step: `step-${step}` })
           return step
         })
+      }
+      return reply
+    case 'speak':
+      for (let word = 1; word <= script.words; word++) {
+        turn.emit(word)
+        await sleep(script.ms, undefined, { signal })
+        if (word === 2) await turn.append({ type: 'note', payload: word })
       }
       return reply
     case 'fail':

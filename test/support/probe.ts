@@ -19,10 +19,23 @@ export interface ProbeOptions {
 /** Said as often as an outage fails a command. Left out, like what happens with every message (`debug`). */
 const REPETITIVE: readonly EventName[] = ['redis.trouble', 'mysql.trouble', 'channel.junk']
 
-export async function startProbe(
+export interface Probe {
+  readonly worker: Worker
+  readonly note: (note: Note) => void
+}
+
+export async function startProbe(options: ProbeOptions, logger: Logger | false): Promise<Probe> {
+  const probe = makeProbe(options, logger)
+  await probe.worker.start()
+  probe.note({ what: 'ready' })
+  return probe
+}
+
+/** For whoever starts it, and says that it is ready, by itself. */
+export function makeProbe(
   { redisUrl, mysqlUrl, tunables, folder, kinds }: ProbeOptions,
   logger: Logger | false,
-): Promise<{ worker: Worker; note: (note: Note) => void }> {
+): Probe {
   let note: (note: Note) => void = () => {}
   const handler = probeHandler({ folder, note: (line) => note(line) })
   const worker = createWorker({
@@ -37,8 +50,6 @@ export async function startProbe(
     if (REPETITIVE.includes(name) || CATALOGUE[name].level === 'debug') continue
     worker.on(name, (fields) => note({ what: 'event', name, fields: printable(fields) }))
   }
-  await worker.start()
-  note({ what: 'ready' })
   return { worker, note }
 }
 

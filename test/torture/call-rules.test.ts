@@ -1,7 +1,7 @@
 // Each rule is seen to find what it is there to find in a made-up history, and nothing when all is well or excused.
 import { describe, expect, test } from 'vitest'
 import type { Line } from '../support/history.ts'
-import { call, entry, fault, good, problemsOf, SECOND, world } from './made-up.ts'
+import { call, entry, fault, good, problemsOf, rig, SECOND, world } from './made-up.ts'
 import * as rules from './call-rules.ts'
 
 const codes = problemsOf(rules.codes)
@@ -55,6 +55,21 @@ describe('I1 I10 · calls', () => {
     expect(coded(away)[0]).toContain('with nothing broken')
     expect(coded([...away, ...fault('lock-deleted', 10, 10, { session: 'chat' })])).toHaveLength(1)
     expect(coded([...away, ...fault('mysql-kill', 9, 10)])).toEqual([])
+  })
+
+  test('a connection that broke although no process or line was broken', () => {
+    const lost = call('z', 10, 'unknown', { fields: { code: 'CONNECTION_LOST' } })
+    const crash: Line = {
+      ...rig,
+      what: 'ended',
+      name: 'SIGABRT',
+      ns: 10.2 * SECOND,
+      fields: { process: 'P' },
+    }
+    expect(coded(lost)[0]).toContain('with nothing broken')
+    expect(coded([...lost, crash])).toEqual([])
+    expect(coded([...lost, ...fault('worker-drain', 9, 10, { process: 'P' })])).toEqual([])
+    expect(coded([...failed('MYSQL_UNAVAILABLE'), crash])).toHaveLength(1)
   })
 
   test('a call that took too long, or never ended', () => {

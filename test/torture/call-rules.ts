@@ -1,6 +1,7 @@
 // Rules for what producers were told. I1 what is there was sent, and what was refused is not there · I6 once · I10 errors
 // have the codes that the call may fail with, for a reason, and in time.
 import { about, recoveryMs } from './excuses.ts'
+import { CONNECTION_LOST } from './http-speaker.ts'
 import { type Call, groupBy, text } from './record.ts'
 import { type Case, SLACK_MS, type Times, type World } from './world.ts'
 
@@ -39,20 +40,25 @@ const REFUSALS: Readonly<Record<string, readonly string[]>> = {
   withdraw: ['NOT_WITHDRAWABLE'],
 }
 
-/** A call fails as it may; for want of the database only when something is broken. */
+/** A call fails as it may; for want of the database, or of a server, only when something is broken. */
 export const codes = (world: World): Case[] =>
   world.calls.map((call): Case => {
     const { name, session, outcome, whenBusy, from, to = from, fields } = call
     const code = text(fields['code'])
     const said = `${session}: I10: call ${call.call} (${name}) failed with ${code}`
-    // Another process that hangs may hold the row; one that ends holds nothing.
+    const isLost = code === CONNECTION_LOST
+    // Another process that hangs may hold the row; one that ends holds nothing, but takes its connections along.
     const excused = about(world, {
       from: world.wallMs(from),
-      to: world.wallMs(to),
+      // The end of a process is known to its clients before it is to the rig.
+      to: world.wallMs(to) + (isLost ? SLACK_MS : 0),
       afterMs: recoveryMs(world),
-    }).some(({ gentle, session: keys, name: kind }) => !gentle && keys === undefined && kind !== 'crash')
+    }).some(
+      ({ gentle, session: keys, name: kind }) =>
+        !gentle && keys === undefined && (kind !== 'crash' || isLost),
+    )
     if (outcome !== 'failed' && outcome !== 'unknown') return { excused }
-    if (UNAVAILABLE.includes(code ?? ''))
+    if (isLost || UNAVAILABLE.includes(code ?? ''))
       return { excused, problem: excused ? undefined : `${said} with nothing broken` }
     const refusals = [...(REFUSALS[name] ?? []), ...(whenBusy === 'reject' ? ['SESSION_BUSY'] : [])]
     return { excused, problem: refusals.includes(code ?? '') ? undefined : said }

@@ -5,10 +5,11 @@ import { join } from 'node:path'
 import { bundle } from '../support/bundle.ts'
 import { CALM, KINDS, MILD } from './lanes.ts'
 import { quantiles } from './passages.ts'
-import { playRound, type Round } from './round.ts'
+import { playRound, type Round, type Watched } from './round.ts'
 import { addUp, type Judged } from './rules.ts'
 import { Servers } from './servers.ts'
 import { PROGRAMS } from './stage.ts'
+import type { Through } from './way.ts'
 
 export interface CampaignOptions {
   readonly seed: number
@@ -18,6 +19,8 @@ export interface CampaignOptions {
   /** Ends with this many faults, if that comes first. */
   readonly faultsMax: number
   readonly kinds?: readonly string[]
+  /** Default: the library. */
+  readonly through?: Through
   readonly roundMs?: number
   readonly perSecond?: number
   readonly onFault?: (faults: number) => void
@@ -39,6 +42,7 @@ export interface Report {
   /** The longest takeover and hand-over of each round, told like violations. */
   readonly slowest: readonly string[]
   readonly settledMs: ReturnType<typeof quantiles>
+  readonly watched: Watched
   readonly judged: Judged
   readonly violations: readonly { seed: number; problem: string; tale: string }[]
 }
@@ -60,6 +64,7 @@ export function kindsOf(seed: number, kinds: readonly string[]): readonly string
 
 export async function runCampaign(options: CampaignOptions): Promise<Report> {
   const { seed, ttlMs, forMs, kinds = KINDS, roundMs = ROUND_MS, perSecond = PER_SECOND } = options
+  const { through = 'library' } = options
   const { signal = new AbortController().signal } = options
   const folder = await mkdtemp(join(tmpdir(), 'butler-torture-'))
   const remove = () => rm(folder, { recursive: true, force: true, maxRetries: 5 })
@@ -87,6 +92,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Report> {
         code,
         ttlMs,
         perSecond,
+        through,
         seed: own,
         workers: options.workers,
         signal,
@@ -139,6 +145,12 @@ function summary(seed: number, seconds: number, rounds: readonly Round[], faults
     handOverMs: quantiles(rounds.flatMap(({ handOvers }) => handOvers)),
     slowest: rounds.flatMap(({ slowest }) => slowest),
     settledMs: quantiles(rounds.map(({ settledMs }) => settledMs)),
+    watched: {
+      watchers: sum(rounds.map(({ watched }) => watched.watchers)),
+      breaks: sum(rounds.map(({ watched }) => watched.breaks)),
+      entries: sum(rounds.map(({ watched }) => watched.entries)),
+      deltas: sum(rounds.map(({ watched }) => watched.deltas)),
+    },
     judged: addUp(rounds.map(({ judged }) => judged)),
     violations: rounds.flatMap((round) =>
       round.problems.map((problem, index) => ({ seed: round.seed, problem, tale: round.tales[index] ?? '' })),

@@ -11,7 +11,7 @@ import { type Line, lineFaults } from './line-faults.ts'
 import { mysqlFaults } from './mysql-faults.ts'
 import { occupied, producerFaults, workerFaults } from './process-faults.ts'
 import { redisFaults } from './redis-faults.ts'
-import type { Lines, Stage } from './stage.ts'
+import type { Post, Stage } from './stage.ts'
 
 const FAULTS: readonly Pick<Fault, 'name' | 'costs' | 'gentle'>[] = [
   ...redisFaults,
@@ -77,10 +77,6 @@ export async function runLanes(given: LaneOptions): Promise<void> {
   setMaxListeners(0, options.over)
   const { stage } = options
   const away = new Places(AWAY_MAX)
-  const lineOf = (lines: Lines, ofWorker: boolean, dice: Dice): Line => {
-    const to = dice.chance(0.5) ? 'redis' : 'mysql'
-    return { store: to, proxy: lines[to], ofWorker }
-  }
   const store = (name: 'redis' | 'mysql', faults: readonly Fault[]) =>
     runLane(options, away, {
       name,
@@ -89,12 +85,12 @@ export async function runLanes(given: LaneOptions): Promise<void> {
       takesAway: true,
       target: () => undefined,
     })
-  const line = (name: string, lines: Lines, ofWorker: boolean, process: () => string) =>
+  const line = (name: string, lines: readonly Line[], process: () => string) =>
     runLane(options, away, {
       name: `line-${name}`,
       pause: PAUSES.line,
       faults: lineFaults,
-      target: (dice: Dice) => lineOf(lines, ofWorker, dice),
+      target: (dice: Dice) => dice.pick(lines),
       about: ({ store: to }: Line) => ({ store: to, process: process() }),
     })
   const lanes = [
@@ -117,7 +113,7 @@ export async function runLanes(given: LaneOptions): Promise<void> {
         ready: () => occupied(post),
         takesAway: true,
       }),
-      line(String(index), post.lines, true, () => post.member.processId),
+      line(String(index), linesOf(post), () => post.member.processId),
     ]),
     ...stage.desks.flatMap((desk) => [
       runLane(options, away, {
@@ -127,13 +123,19 @@ export async function runLanes(given: LaneOptions): Promise<void> {
         target: () => desk,
         about: () => ({ process: desk.name }),
       }),
-      line(desk.name, desk.lines, false, () => desk.name),
+      line(desk.name, desk.lines, () => desk.name),
     ]),
+    ...(stage.window ? [stage.window] : []).map(({ name, lines }) => line(name, lines, () => name)),
   ]
   for (const lane of lanes) lane.catch(() => failed.abort())
   await Promise.allSettled(lanes)
   await Promise.all(lanes)
 }
+
+const linesOf = ({ lines: { redis, mysql } }: Post): Line[] => [
+  { store: 'redis', proxy: redis, ofWorker: true },
+  { store: 'mysql', proxy: mysql, ofWorker: true },
+]
 
 async function runLane<Target>(
   { stage, seed, ttlMs, kinds, onFault, over }: LaneOptions,

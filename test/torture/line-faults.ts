@@ -1,18 +1,23 @@
-// What happens to the lines between one process and one store.
+// What happens to the lines between one process and one store, or one server.
 import type { Proxy } from '../support/proxy.ts'
 import type { Dice } from './dice.ts'
 import type { Fault, Heal } from './fault.ts'
+import type { Post } from './stage.ts'
 
 const REQUESTS = {
   redis: ['evalsha', 'publish', 'mget', 'pubsub', 'set'],
   mysql: ['commit', 'butler_messages', 'butler_entries', 'running_by', 'for update'],
+  http: ['post /v1', 'idempotency-key', '/stop http', 'get /v1', 'last-event-id'],
 } as const
 
 export interface Line {
-  readonly store: 'redis' | 'mysql'
+  /** What is at its other end. */
+  readonly store: 'redis' | 'mysql' | 'http'
   readonly proxy: Proxy
   /** Of a worker: one of its connections to Redis listens for notifications. */
   readonly ofWorker: boolean
+  /** Where the server works that it leads to. */
+  readonly post?: Post
 }
 
 export const lineFaults: readonly Fault<Line>[] = [

@@ -49,6 +49,7 @@ export const entry = (
   step: null,
   call: null,
   payload,
+  text: JSON.stringify(payload ?? null),
   outcome: payload?.['outcome'] as string | undefined,
   at: at * 1000,
 })

@@ -25,6 +25,7 @@ const SCRIPTS: readonly { weight: number; make: (dice: Dice) => Script }[] = [
   { weight: 14, make: (dice) => ({ do: 'steps', count: dice.between(2, 4), ms: dice.between(5, 150) }) },
   { weight: 7, make: (dice) => ({ do: 'fail', times: dice.between(1, 3) }) },
   { weight: 8, make: () => ({ do: 'tool' }) },
+  { weight: 10, make: (dice) => ({ do: 'speak', words: dice.between(2, 12), ms: dice.between(5, 60) }) },
   { weight: 3, make: (dice) => ({ do: 'deaf', ms: dice.between(100, 900) }) },
   { weight: 2, make: () => ({ do: 'hang' }) },
   { weight: 0.2, make: () => ({ do: 'bomb', times: 1 }) },

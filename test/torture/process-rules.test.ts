@@ -1,6 +1,6 @@
 // Each rule is seen to find what it is there to find in a made-up history, and nothing when all is well or excused.
 import { describe, expect, test } from 'vitest'
-import { fault, good, line, problemsOf, rig, SECOND, world } from './made-up.ts'
+import { fault, good, line, problemsOf, rig, SECOND, sent, world } from './made-up.ts'
 import * as rules from './process-rules.ts'
 
 const ends = problemsOf(rules.ends)
@@ -21,6 +21,20 @@ describe('I10 · processes', () => {
     expect(ended('SIGKILL', 'kill')).toEqual([])
     expect(ended('0', 'terminate')).toEqual([])
     expect(ended('1', 'terminate')).toHaveLength(1)
+  })
+
+  test('a server whose grace was over, while nothing kept it from the stores', () => {
+    const fields = { process: 'P', asked: 'terminate', log: '' }
+    const drain = fault('worker-drain', 7, 12, { process: 'P', costs: 'handover' })
+    const left = [...drain, { ...rig, what: 'ended', name: '1', ns: 11 * SECOND, fields }]
+    expect(ends(world({ ...good, history: left }))).toHaveLength(1)
+    for (const about of [
+      fault('mysql-freeze', 8, 10),
+      fault('line-hole', 8, 10, { process: 'P', costs: 'target' }),
+    ])
+      expect(ends(world({ ...good, history: [...about, ...left] }))).toEqual([])
+    const other = fault('line-hole', 8, 10, { process: 'Q', costs: 'target' })
+    expect(ends(world({ ...good, history: [...other, ...left] }))).toHaveLength(1)
   })
 
   test('a producer that died', () => {
@@ -55,4 +69,16 @@ test('I9 · a reference that stays although nothing had been broken', () => {
   expect(leftovers(world({ ...good, history }))).toEqual([])
   const late = [...good.history, ...fault('redis-kill', 11, 12), stays]
   expect(leftovers(world({ ...good, history: late }))).toHaveLength(1)
+  const taken = { ...stays, fields: { list: 'processing' } }
+  for (const [name, fields, problems] of [
+    ['redis-freeze', {}, 0],
+    ['worker-clock', { gentle: true }, 1],
+    ['lock-deleted', { session: 'other' }, 1],
+  ] as const) {
+    const about = [...good.history, ...fault(name, 10.1, 10.2, fields), taken]
+    expect(leftovers(world({ ...good, history: about }))).toHaveLength(problems)
+  }
+  const repeat = sent('a', 11.5, 1, { duplicate: true })
+  expect(leftovers(world({ ...good, history: [...late, ...repeat] }))).toEqual([])
+  expect(leftovers(world({ ...good, history: [...good.history, ...repeat, stays] }))).toHaveLength(1)
 })

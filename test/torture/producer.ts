@@ -2,22 +2,15 @@
 // came of it. `node --import tsx producer.ts '<ProducerOptions as JSON>'`; SIGTERM ends it in order, once it has said that
 // it is ready.
 import { setTimeout as sleep } from 'node:timers/promises'
-import {
-  ButlerError,
-  type Accepted,
-  type Client,
-  createClient,
-  type SendItem,
-  type TunablesInput,
-} from '../../src/index.ts'
+import { ButlerError, type Accepted, type SendItem } from '../../src/index.ts'
 import { type Note, scribe } from '../support/history.ts'
 import { Dice } from './dice.ts'
+import { CONNECTION_LOST } from './http-speaker.ts'
 import { type Order, orders, type Send } from './orders.ts'
+import { type Address, type Speaker, speakerAt } from './speaker.ts'
 
 export interface ProducerOptions {
-  readonly redisUrl: string
-  readonly mysqlUrl: string
-  readonly tunables: TunablesInput
+  readonly to: Address
   readonly history: string
   readonly seed: number
   /** Unique, also among those that replaced a killed one. */
@@ -32,7 +25,7 @@ const IN_FLIGHT = 60
 const REPEATS = 6
 
 class Producer {
-  readonly #client: Client
+  readonly #fleet: Speaker
   readonly #note: (note: Note) => void
   readonly #options: ProducerOptions
   readonly #pace: Dice
@@ -42,8 +35,7 @@ class Producer {
   #over = false
 
   constructor(options: ProducerOptions) {
-    const { redisUrl: redis, mysqlUrl: mysql, tunables } = options
-    this.#client = createClient({ redis, mysql, logger: false, ...tunables })
+    this.#fleet = speakerAt(options.to)
     this.#note = scribe(options.history, options.name)
     this.#options = options
     this.#pace = Dice.of(options.seed, 'pace', options.name)
@@ -60,7 +52,7 @@ class Producer {
       await sleep((1000 / perSecond) * (0.2 + 1.6 * this.#pace.next()))
     }
     while (this.#underWay.size > 0) await Promise.all(this.#underWay)
-    await this.#client.close()
+    await this.#fleet.close()
     this.#note({ what: 'left' })
   }
 
@@ -79,7 +71,7 @@ class Producer {
     for (let repeat = 0; repeat <= REPEATS; repeat++) {
       const call = this.#invoke('enqueue', fieldsOf(send))
       const { sessionId, message, ...options } = itemOf(send)
-      const outcome = await settle(this.#client.enqueue(sessionId, message, options))
+      const outcome = await settle(this.#fleet.enqueue(sessionId, message, options))
       this.#settled(call, 'enqueue', send, outcome)
       const lasting = !(outcome instanceof Error) || codeOf(outcome) in LASTING || send.key === undefined
       if (lasting || this.#over) return
@@ -89,7 +81,7 @@ class Producer {
 
   async #sendMany(sends: readonly Send[]): Promise<void> {
     const calls = sends.map((send) => this.#invoke('enqueue', fieldsOf(send)))
-    const outcome = await settle(this.#client.enqueueMany(sends.map(itemOf)))
+    const outcome = await settle(this.#fleet.enqueueMany(sends.map(itemOf)))
     for (const [index, send] of sends.entries()) {
       const one = outcome instanceof Error ? outcome : outcome[index]
       const result = one instanceof Error || one === undefined ? one : one.ok ? one : one.error
@@ -101,9 +93,9 @@ class Producer {
     const latest = this.#latest.get(session) ?? 0
     const through = some && latest > 1 ? { through: latest - 1 } : {}
     const call = this.#invoke('stop', { session, ...through })
-    const outcome = await settle(this.#client.stop(session, through))
+    const outcome = await settle(this.#fleet.stop(session, through))
     if (outcome instanceof Error) return this.#failed(call, 'stop', session, outcome)
-    const page = await settle(this.#client.transcript(session, { limit: 1 }))
+    const page = await settle(this.#fleet.transcript(session, { limit: 1 }))
     const head = page instanceof Error ? {} : { head: page.head }
     this.#note({ what: 'ok', name: 'stop', session, fields: { call, ...outcome, ...head } })
   }
@@ -112,7 +104,7 @@ class Producer {
     const seq = this.#latest.get(session)
     if (seq === undefined) return
     const call = this.#invoke('withdraw', { session, seq })
-    const outcome = await settle(this.#client.withdraw(session, seq))
+    const outcome = await settle(this.#fleet.withdraw(session, seq))
     if (outcome instanceof Error) return this.#failed(call, 'withdraw', session, outcome)
     this.#note({ what: 'ok', name: 'withdraw', session, seq, fields: { call } })
   }
@@ -132,11 +124,14 @@ class Producer {
 
   #failed(call: string, name: string, session: string, error: Error): void {
     const code = codeOf(error)
-    const what = code === 'OUTCOME_UNKNOWN' ? 'unknown' : 'failed'
+    const what = OPEN.has(code) ? 'unknown' : 'failed'
     const reason = `${code}: ${error.message}`.slice(0, 200)
     this.#note({ what, name, session, reason, fields: { call, code } })
   }
 }
+
+/** What was asked for may have happened. */
+const OPEN = new Set(['OUTCOME_UNKNOWN', CONNECTION_LOST])
 
 /** Refusals that a repeat would only meet again. */
 const LASTING = { SESSION_BUSY: true, QUEUE_FULL: true, IDEMPOTENCY_CONFLICT: true, CLOSED: true }

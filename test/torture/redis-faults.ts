@@ -1,7 +1,8 @@
 // What happens to Redis itself.
 import { freeze } from '../support/freeze.ts'
 import type { Fault } from './fault.ts'
-import type { Lines, Stage } from './stage.ts'
+import type { Proxy } from '../support/proxy.ts'
+import type { Stage } from './stage.ts'
 
 export const redisFaults: readonly Fault[] = [
   {
@@ -87,8 +88,8 @@ export const redisFaults: readonly Fault[] = [
       const { servers } = stage.options
       await servers.promote()
       await servers.follow().catch(() => undefined)
-      const later = stage.lines.filter((lines) => dice.chance(0.5) || !turn(lines, stage))
-      return () => later.forEach((lines) => turn(lines, stage))
+      const later = stage.linesToRedis.filter((line) => dice.chance(0.5) || !turn(line, stage))
+      return () => later.forEach((line) => turn(line, stage))
     },
   },
   {
@@ -103,8 +104,8 @@ export const redisFaults: readonly Fault[] = [
   },
 ]
 
-function turn({ redis }: Lines, { options: { servers } }: Stage): true {
-  redis.aim(servers.redisUrl)
-  redis.cut()
+function turn(line: Proxy, { options: { servers } }: Stage): true {
+  line.aim(servers.redisUrl)
+  line.cut()
   return true
 }

@@ -21,7 +21,7 @@ beforeAll(async () => {
   await bundle(code, PROGRAMS)
   servers = await Servers.start(folder)
   const options = { servers, folder, code, tunables, seed: 1, workers: 1, producers: 0, perSecond: 1 }
-  stage = await Stage.open({ ...options, sessions: ['chat'] })
+  stage = await Stage.open({ ...options, sessions: ['chat'], watched: 0, through: 'library' })
   const client = createClient({
     redis: servers.redisUrl,
     mysql: stage.mysqlUrl,

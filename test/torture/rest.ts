@@ -1,5 +1,5 @@
 // What must be true when nothing is broken any more: every message becomes final, and then the system is quiet (I8, I9).
-import { eventually, sleep } from '../support/eventually.ts'
+import { eventually, sleep, until } from '../support/eventually.ts'
 import { monitorOf } from '../support/monitor.ts'
 import { isForeign } from './key-faults.ts'
 import type { Stage } from './stage.ts'
@@ -68,16 +68,22 @@ export async function idle(
       throw new Error(`${texts.length} statements in ${ms} ms for sessions, such as ${texts[0]}`)
   }
   await collect('connections', async () => {
+    const allowed = stage.way.connections(poolSize)
     for (const { lines, member } of stage.posts) {
       const [redis, mysql] = [lines.redis.connections(), lines.mysql.connections()]
-      if (redis !== 2) throw new Error(`${member.processId} has ${redis} connections to Redis`)
-      if (mysql > poolSize) throw new Error(`${member.processId} has ${mysql} connections to MySQL`)
+      if (!allowed.redis.includes(redis))
+        throw new Error(`${member.processId} has ${redis} connections to Redis`)
+      if (mysql > allowed.mysqlMax) throw new Error(`${member.processId} has ${mysql} connections to MySQL`)
     }
   })
   await collect('unrest', () => quiet(SETTLE_MS))
-  await collect('left over', async () => {
-    const left = (await Promise.all(stage.options.sessions.map((id) => leftOf(stage, id)))).flat()
-    if (left.length > 0) throw new Error(left.join(', '))
+  let left: string[] = []
+  const isClear = async () => {
+    left = (await Promise.all(stage.options.sessions.map((id) => leftOf(stage, id)))).flat()
+    return left.length === 0
+  }
+  await until(isClear, { ms: patienceMs, everyMs: 250 }).catch((error: unknown) => {
+    problems.push(...(left.length > 0 ? left : [`: I9: left over: ${String(error)}`]))
   })
   // From here on nothing is in order any more that comes only now and then.
   if (problems.length === 0)
@@ -87,7 +93,8 @@ export async function idle(
 
 /**
  * What a session's keys hold that should be gone when it is at rest. What somebody else put there may stay. So may, for
- * its time, a reference that came late, and one that a process had taken before it died: see the rule `leftovers`.
+ * its time, a reference that came late, and one that was taken by a process that died then, or by a command that was
+ * carried out when its process had given it up: see the rule `leftovers`.
  */
 async function leftOf(stage: Stage, session: string): Promise<string[]> {
   const { servers } = stage.options
@@ -97,27 +104,15 @@ async function leftOf(stage: Stage, session: string): Promise<string[]> {
     if ((await servers.ask('TYPE', key)) !== 'list') continue
     const own = ((await servers.ask('LRANGE', key, 0, -1)) as string[]).filter((one) => !isForeign(one))
     const ends = Number(await servers.ask('PTTL', key)) > 0
-    const mayStay = ends && (what === 'queue' || !(await livesWhoRan(stage, session)))
-    if (own.length > 0 && !mayStay) left.push(`${key} holds ${own.join(' ')}`)
+    if (own.length > 0 && !ends) left.push(`${session}: I9: ${key} holds ${own.join(' ')}`)
     else for (const name of own) stage.note({ what: 'stays', session, name, fields: { list: what } })
   }
   const lock = stage.key(session, 'lock')
   if ((await servers.ask('TYPE', lock)) !== 'string') return left
   const [value, ttlMs] = [String(await servers.ask('GET', lock)), Number(await servers.ask('PTTL', lock))]
   if (!isForeign(value) && ttlMs !== -2 && !(value.endsWith('/idle') && ttlMs > 0))
-    left.push(`${lock} is ${value} for ${ttlMs} ms`)
+    left.push(`${session}: I9: ${lock} is ${value} for ${ttlMs} ms`)
   return left
-}
-
-/** Whether the process of the session's last turn is still there. */
-async function livesWhoRan(stage: Stage, session: string): Promise<boolean> {
-  const [last] = await stage.options.servers.sql<{ payload: string }>(
-    `select payload from ${stage.database}.butler_entries where session_id = ? and type = 'turn_started'
-     order by entry_seq desc limit 1`,
-    [session],
-  )
-  const { process } = JSON.parse(last?.payload ?? '{}') as { process?: string }
-  return stage.posts.some(({ member }) => member.alive && member.processId === process)
 }
 
 async function commandsIn(stage: Stage, ms: number): Promise<string[]> {

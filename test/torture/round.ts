@@ -8,9 +8,12 @@ import { runLanes } from './lanes.ts'
 import { idle, settled } from './rest.ts'
 import { type Judged, judge } from './rules.ts'
 import type { Servers } from './servers.ts'
+import { sightingsOf } from './sightings.ts'
 import { Stage } from './stage.ts'
 import { taleOf } from './tale.ts'
 import { millisecondsBetween, type Passages } from './passages.ts'
+import type { Through } from './way.ts'
+import type { World } from './world.ts'
 
 export interface RoundOptions {
   readonly servers: Servers
@@ -21,12 +24,21 @@ export interface RoundOptions {
   readonly forMs: number
   readonly workers: number
   readonly perSecond: number
+  readonly through: Through
   readonly kinds: readonly string[]
   /** Faults after which the round ends before its time. */
   readonly faultsMax: number
   readonly onFault: (name: string) => void
   /** Ends the round without a judgement. */
   readonly signal: AbortSignal
+}
+
+/** What watchers saw, in numbers. */
+export interface Watched {
+  readonly watchers: number
+  readonly breaks: number
+  readonly entries: number
+  readonly deltas: number
 }
 
 export interface Round extends Passages {
@@ -36,6 +48,7 @@ export interface Round extends Passages {
   readonly turns: number
   readonly calls: Readonly<Record<string, number>>
   readonly settledMs: number
+  readonly watched: Watched
   readonly judged: Judged
   readonly problems: readonly string[]
   /** Their stories. */
@@ -43,6 +56,7 @@ export interface Round extends Passages {
 }
 
 const SESSIONS = 32
+const WATCHED_SESSIONS = 6
 const PRODUCERS = 2
 const TALES_MAX = 5
 const POOL_SIZE = 6
@@ -61,6 +75,8 @@ export async function playRound(options: RoundOptions): Promise<Round> {
     folder: options.folder,
     code: options.code,
     producers: PRODUCERS,
+    watched: WATCHED_SESSIONS,
+    through: options.through,
     sessions: Array.from({ length: SESSIONS }, (_, index) => `chat-${seed}-${index}`),
   })
   const over = new AbortController()
@@ -76,6 +92,8 @@ export async function playRound(options: RoundOptions): Promise<Round> {
     clearTimeout(end)
     await stage.endProducers()
     const rest = await settled(stage, ttlMs * 2 + (tunables.turnTimeoutMs ?? 0) + 12_000)
+    // Who watches keeps the fleet busy.
+    await stage.endWatchers()
     const unquiet =
       rest.problems.length > 0
         ? []
@@ -97,6 +115,7 @@ export async function playRound(options: RoundOptions): Promise<Round> {
       turns: world.turns.filter(({ attempt }) => attempt > 0).length,
       calls: countBy(world.calls.map(({ name, outcome }) => `${name} ${outcome}`)),
       settledMs: Math.round(rest.ms),
+      watched: watchedIn(world),
       judged,
       ...passages,
       slowest: passages.slowest.map((what) => taleOf(what, world)),
@@ -117,6 +136,14 @@ export async function playRound(options: RoundOptions): Promise<Round> {
   } finally {
     await stage.close({ dropped: !signal.aborted })
   }
+}
+
+function watchedIn({ history }: World): Watched {
+  const all = sightingsOf(history)
+  const count = (type: string) =>
+    all.reduce((sum, { events }) => sum + events.filter((event) => event.type === type).length, 0)
+  const breaks = all.reduce((sum, one) => sum + one.breaks, 0)
+  return { watchers: all.length, breaks, entries: count('entry'), deltas: count('delta') }
 }
 
 /** With short times a busy machine's pauses must not pass for deaths, nor a slow answer for silence. */

@@ -9,6 +9,7 @@ import { callsOf, faultsOf, text, turnsOf } from './record.ts'
 import { heard, stopped } from './stop-rules.ts'
 import { completions, endings, handOvers, losses, writes } from './turn-rules.ts'
 import { lateness, restarts } from './wait-rules.ts'
+import { watched } from './watch-rules.ts'
 import type { Rule, Times, World } from './world.ts'
 
 export const RULES: readonly Rule[] = [
@@ -27,6 +28,7 @@ export const RULES: readonly Rule[] = [
   restarts,
   ends,
   leftovers,
+  watched,
 ]
 
 /** By rule: how many cases there were, and in how many of them nothing excused anything. */

@@ -6,13 +6,17 @@ import { join } from 'node:path'
 import { migrate, type TunablesInput } from '../../src/index.ts'
 import { bundled } from '../support/bundle.ts'
 import { eventually, until } from '../support/eventually.ts'
-import { type Fleet, type Member, PROBE_WORKER, startFleet } from '../support/fleet.ts'
+import { type Fleet, type Member, startFleet } from '../support/fleet.ts'
 import { monotonicNs, type Note, scribe } from '../support/history.ts'
 import { type Proxy, startProxy } from '../support/proxy.ts'
-import { type Desk, PRODUCER, startProducer } from './desk.ts'
+import { type Desk, hasEnded, PRODUCER, startClient, WATCHERS } from './desk.ts'
 import { Dice } from './dice.ts'
 import type { ProducerOptions } from './producer.ts'
+import type { Line } from './line-faults.ts'
 import type { Servers } from './servers.ts'
+import { placeOf, sightingsOf } from './sightings.ts'
+import type { WatchersOptions } from './watchers.ts'
+import { FLEET_PROGRAMS, type Through, type Way, wayThrough } from './way.ts'
 
 export interface StageOptions {
   readonly servers: Servers
@@ -22,12 +26,15 @@ export interface StageOptions {
   readonly producers: number
   readonly perSecond: number
   readonly sessions: readonly string[]
+  /** So many of them are watched. */
+  readonly watched: number
+  readonly through: Through
   readonly tunables: TunablesInput
   /** Where {@link PROGRAMS} are bundled. */
   readonly code: string
 }
 
-/** The two lines of a process: everything it says to the stores goes through them. */
+/** The two lines of a worker: everything it says to the stores goes through them. */
 export interface Lines {
   readonly redis: Proxy
   readonly mysql: Proxy
@@ -47,25 +54,34 @@ export interface Post {
 
 const HOUR_MS = 3_600_000
 const LEAVE_MS = 20_000
+/** A watcher finds out by itself that its connection is dead, and then that another one is, too. */
+const CATCH_UP_MS = 50_000
 /** How much of the end of a log is kept. */
 const LOG_MAX = 2000
 
 const SECOND_CLOCK = 'test/torture/second-clock.ts'
 /** What a stage starts. */
-export const PROGRAMS = [PROBE_WORKER, PRODUCER, SECOND_CLOCK]
+export const PROGRAMS = [...FLEET_PROGRAMS, PRODUCER, WATCHERS, SECOND_CLOCK]
 
 export class Stage {
   readonly options: StageOptions
   readonly database: string
   readonly prefix: string
   readonly posts: Post[] = []
+  /** Producers. */
   readonly desks: Desk[] = []
+  readonly way: Way
   readonly note: (note: Note) => void
+  /** The process with the watchers, if anything is watched. */
+  window: Desk | undefined
   readonly #fleet: Fleet
+  /** Of the processes that speak to the fleet. */
+  readonly #clientLines: Line[] = []
   #over = false
 
-  private constructor(options: StageOptions, fleet: Fleet, database: string, prefix: string) {
+  private constructor(options: StageOptions, way: Way, fleet: Fleet, database: string, prefix: string) {
     this.options = options
+    this.way = way
     this.#fleet = fleet
     this.database = database
     this.prefix = prefix
@@ -79,19 +95,16 @@ export class Stage {
     await servers.sql(`create database ${database} character set utf8mb4`)
     const mysqlUrl = servers.mysqlUrl(database)
     await migrate(mysqlUrl)
-    const place = {
-      parent,
-      redisUrl: servers.redisUrl,
-      mysqlUrl,
-      prefix,
-      tunables: options.tunables,
-      code: options.code,
-    }
-    const fleet = await startFleet({ ...place, workers: 0, mayCrash: true })
-    const stage = new Stage(options, fleet, database, prefix)
+    const { tunables, code, through } = options
+    const place = { redisUrl: servers.redisUrl, mysqlUrl }
+    const way = await wayThrough(through, { ...place, tunables: { prefix, ...tunables } })
+    const processes = { parent, prefix, tunables, code, program: way.program }
+    const fleet = await startFleet({ ...place, ...processes, workers: 0, mayCrash: true })
+    const stage = new Stage(options, way, fleet, database, prefix)
     try {
       await Promise.all(Array.from({ length: workers }, () => stage.#openPost()))
       await Promise.all(Array.from({ length: producers }, (_, index) => stage.#openDesk(`p${index}`)))
+      if (options.watched > 0) await stage.#openWindow()
       return stage
     } catch (error) {
       await stage.close()
@@ -107,8 +120,21 @@ export class Stage {
     return this.#fleet.history()
   }
 
-  get lines(): Lines[] {
-    return [...this.posts, ...this.desks].map(({ lines }) => lines)
+  get linesToRedis(): Proxy[] {
+    const own = this.#clientLines.filter(({ store }) => store === 'redis')
+    return [...this.posts.map(({ lines }) => lines.redis), ...own.map(({ proxy }) => proxy)]
+  }
+
+  get #clients(): Desk[] {
+    return [...this.desks, ...(this.window ? [this.window] : [])]
+  }
+
+  /** Each session that is watched has two: one from the beginning, one that comes later. */
+  get #watchers(): WatchersOptions['watchers'] {
+    return this.options.sessions.slice(0, this.options.watched).flatMap((session) => [
+      { name: `${session}/first`, session, later: false },
+      { name: `${session}/later`, session, later: true },
+    ])
   }
 
   key(session: string, what: 'lock' | 'queue' | 'processing'): string {
@@ -150,16 +176,33 @@ export class Stage {
   /** Producers finish what they have begun. */
   async endProducers(): Promise<void> {
     for (const { child } of this.desks) child.kill('SIGTERM')
-    const ended = ({ child }: Desk) => child.exitCode !== null || child.signalCode !== null
-    await until(() => this.desks.every(ended), { ms: 60_000, what: 'the producers to finish' })
+    await until(() => this.desks.every(hasEnded), { ms: 60_000, what: 'the producers to finish' })
+  }
+
+  /** Watchers leave when they have seen everything; whoever has not even after a while is left to the rule. */
+  async endWatchers(): Promise<void> {
+    const { window } = this
+    if (!window) return
+    const heads = await this.options.servers.sql<{ id: string; head: number }>(
+      `select id, entry_seq as head from ${this.database}.butler_sessions`,
+    )
+    const headOf = new Map(heads.map(({ id, head }) => [id, head]))
+    const areThere = () => {
+      const places = new Map(sightingsOf(this.history()).map((one) => [one.watcher, placeOf(one)]))
+      return this.#watchers.every(({ name, session }) => places.get(name)! >= (headOf.get(session) ?? 0))
+    }
+    await until(areThere, { ms: CATCH_UP_MS, everyMs: 250 }).catch(() => undefined)
+    window.child.kill('SIGTERM')
+    await until(() => hasEnded(window), { ms: LEAVE_MS, what: 'the watchers to leave' })
   }
 
   async close({ dropped = true } = {}): Promise<void> {
     this.#over = true
-    for (const desk of this.desks) desk.child.kill('SIGKILL')
+    for (const { child } of this.#clients) child.kill('SIGKILL')
     await Promise.all(this.posts.map(({ starting }) => starting))
     await this.#fleet.stop()
-    await Promise.all(this.lines.flatMap(({ redis, mysql }) => [redis.close(), mysql.close()]))
+    const lines = this.posts.flatMap(({ lines: { redis, mysql } }) => [redis, mysql])
+    await Promise.all([...lines, ...this.#clientLines.map(({ proxy }) => proxy)].map((line) => line.close()))
     if (!dropped) return
     const drop = () => this.options.servers.sql(`drop database if exists ${this.database}`)
     await eventually(drop, { ms: 30_000, what: 'the database to go' })
@@ -204,6 +247,7 @@ export class Stage {
       if (!member) continue
       post.member = member
       post.asked = undefined
+      this.#aim()
       this.#keep(post)
     }
   }
@@ -220,9 +264,38 @@ export class Stage {
   }
 
   async #openDesk(name: string): Promise<void> {
-    const lines = await this.#openLines()
-    const desk = { name, lines, generation: 0 }
+    const desk = { name, lines: await this.#openClientLines(), generation: 0 }
     this.desks.push({ ...desk, child: await this.#produce(desk) })
+  }
+
+  async #openWindow(): Promise<void> {
+    const { code, seed } = this.options
+    const [name, lines] = ['watchers', await this.#openClientLines()]
+    const options: WatchersOptions = {
+      to: this.way.addressOf(lines),
+      history: join(this.#fleet.folder, 'history'),
+      seed,
+      name,
+      watchers: this.#watchers,
+    }
+    const child = await startClient(code, WATCHERS, options, (reason) => this.#crashed(name, reason))
+    this.window = { name, lines, child, generation: 0 }
+  }
+
+  async #openClientLines(): Promise<Line[]> {
+    const lines = await this.way.openLines(this.posts)
+    this.#clientLines.push(...lines)
+    this.#aim()
+    return lines
+  }
+
+  /** Lines to a server lead to the process that is there now. */
+  #aim(): void {
+    for (const { post, proxy } of this.#clientLines) if (post) proxy.aim(post.member.url)
+  }
+
+  #crashed(name: string, reason: string): void {
+    if (!this.#over) this.note({ what: 'crashed', name, reason })
   }
 
   async #produce({
@@ -230,19 +303,15 @@ export class Stage {
     generation,
     lines,
   }: Pick<Desk, 'name' | 'generation' | 'lines'>): Promise<ChildProcess> {
-    const { code, seed, sessions, perSecond, producers, tunables } = this.options
+    const { code, seed, sessions, perSecond, producers } = this.options
     const options: ProducerOptions = {
-      redisUrl: lines.redis.url,
-      mysqlUrl: lines.mysql.url,
-      tunables: { prefix: this.prefix, ...tunables },
+      to: this.way.addressOf(lines),
       history: join(this.#fleet.folder, 'history'),
       name: `${name}g${generation}`,
       perSecond: perSecond / producers,
       seed,
       sessions,
     }
-    return startProducer(code, options, (reason) => {
-      if (!this.#over) this.note({ what: 'crashed', name, reason })
-    })
+    return startClient(code, PRODUCER, options, (reason) => this.#crashed(name, reason))
   }
 }

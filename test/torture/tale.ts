@@ -26,6 +26,8 @@ export function taleOf(problem: string, { facts, history, calls, faults, wallMs 
     )
       continue
     if (['invoked', 'ok', 'failed', 'unknown'].includes(what)) continue
+    // Of watchers only who is meant: the others are given the same.
+    if (['watches', 'saw', 'broke'].includes(what) && !problem.includes(`watcher ${name} `)) continue
     const more = [name, reason, fields && JSON.stringify(fields)]
       .filter((part) => part !== undefined)
       .join(' ')

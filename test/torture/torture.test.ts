@@ -2,15 +2,22 @@
 import { expect, test } from 'vitest'
 import { kindsOf, runCampaign } from './campaign.ts'
 import { KINDS } from './lanes.ts'
+import { WAYS } from './way.ts'
 
-test('I1 I2 I3 I4 I5 I6 I8 I9 I10 · twenty seconds of torture break no invariant', async () => {
-  const report = await runCampaign({ seed: 21, ttlMs: 3000, workers: 3, forMs: 20_000, faultsMax: 100 })
-  expect(report.violations.map(({ tale, problem }) => tale || problem)).toEqual([])
-  expect(Object.keys(report.faults).length).toBeGreaterThan(5)
-  expect(report.turns).toBeGreaterThan(50)
-  // Each rule has something to say about such a time, or there was nothing of its kind.
-  expect(report.judged['completions']?.judged).toBeGreaterThan(50)
-})
+test.each(WAYS)(
+  'I1 I2 I3 I4 I5 I6 I7 I8 I9 I10 · twenty seconds through %s break no invariant',
+  async (through) => {
+    const short = { ttlMs: 3000, workers: 3, forMs: 20_000, faultsMax: 100 }
+    const report = await runCampaign({ ...short, seed: 21, through })
+    expect(report.violations.map(({ tale, problem }) => tale || problem)).toEqual([])
+    expect(Object.keys(report.faults).length).toBeGreaterThan(5)
+    expect(report.turns).toBeGreaterThan(50)
+    // Each rule has something to say about such a time, or there was nothing of its kind.
+    expect(report.judged['completions']?.judged).toBeGreaterThan(50)
+    expect(report.judged['watched']?.judged).toBeGreaterThan(50)
+    expect(report.watched.breaks).toBeGreaterThan(5)
+  },
+)
 
 test('every fourth round is calm, every other fourth one mild, and a choice of kinds is kept to', () => {
   const has = (seed: number, kind: string) => kindsOf(seed, KINDS).includes(kind)

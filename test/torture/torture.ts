@@ -1,4 +1,5 @@
-// `npm run torture -- [--minutes N | --faults N] [--workers N] [--seed N] [--kinds a,b,c] [--ttl SECONDS] [--rate N] [--json FILE]`:
+// `npm run torture -- [--minutes N | --faults N] [--workers N] [--seed N] [--kinds a,b,c] [--ttl SECONDS] [--rate N]
+// [--through library|http] [--json FILE]`:
 // breaks everything there is to break, again and again, while producers send, and checks the invariants after each round.
 // Ends with 1 if one did not hold, and says with which seed to see it again; with 130 when it is interrupted, with a report
 // about the rounds until then; with 2 when it cannot begin.
@@ -7,6 +8,7 @@ import { parseArgs } from 'node:util'
 import { type Report, runCampaign } from './campaign.ts'
 import { KINDS } from './lanes.ts'
 import type { Round } from './round.ts'
+import { WAYS } from './way.ts'
 
 function fail(error: unknown): never {
   console.error(error instanceof Error ? error.message : error)
@@ -24,6 +26,7 @@ function given() {
         kinds: { type: 'string', default: KINDS.join(',') },
         ttl: { type: 'string', default: '3' },
         rate: { type: 'string', default: '20' },
+        through: { type: 'string', default: 'library' },
         json: { type: 'string' },
       },
     }).values
@@ -35,7 +38,10 @@ function given() {
 const values = given()
 const FRACTIONS = ['minutes', 'ttl', 'rate']
 
-function number(name: Exclude<keyof typeof values, 'kinds' | 'json'>, least: number): number | undefined {
+function number(
+  name: Exclude<keyof typeof values, 'kinds' | 'through' | 'json'>,
+  least: number,
+): number | undefined {
   const text = values[name]
   if (text === undefined) return undefined
   const value = Number(text)
@@ -48,6 +54,8 @@ function number(name: Exclude<keyof typeof values, 'kinds' | 'json'>, least: num
 const kinds = values.kinds.split(',')
 const unknown = kinds.filter((kind) => !KINDS.includes(kind))
 if (unknown.length > 0) fail(`Unknown kinds ${unknown.join(', ')}: use ${KINDS.join(', ')}.`)
+const through = WAYS.find((way) => way === values.through)
+if (!through) fail(`--through ${values.through}: use ${WAYS.join(' or ')}.`)
 const [seed = 0, workers = 3, ttl = 3] = [number('seed', 0), number('workers', 1), number('ttl', 1)]
 const rate = number('rate', 0.1) ?? 20
 const faultsMax = number('faults', 1) ?? Infinity
@@ -58,8 +66,9 @@ const began = performance.now()
 const seconds = () => `${Math.round((performance.now() - began) / 1000)} s`
 let rounds = 0
 const some = kinds.length < KINDS.length ? ` --kinds ${values.kinds}` : ''
+const way = through === 'http' ? ' --through http' : ''
 const again = ({ seed: of, faults }: Round) =>
-  `npm run torture -- --seed ${of} --faults ${Math.max(1, faults)} --ttl ${ttl} --workers ${workers} --rate ${rate}${some}`
+  `npm run torture -- --seed ${of} --faults ${Math.max(1, faults)} --ttl ${ttl} --workers ${workers} --rate ${rate}${way}${some}`
 
 function tell(round: Round): void {
   rounds += 1
@@ -74,7 +83,9 @@ function tell(round: Round): void {
   if (problems.length > 0) console.log(`again: ${again(round)}`)
 }
 
-console.log(`seed ${seed}: ${kinds.length} kinds of faults, ${workers} workers, lock TTL ${ttl} s`)
+console.log(
+  `seed ${seed}: ${kinds.length} kinds of faults, ${workers} workers, lock TTL ${ttl} s, through ${through}`,
+)
 const json = values.json === undefined ? undefined : await open(values.json, 'w').catch(fail)
 const interrupt = new AbortController()
 // A later one ends the process at once. A terminal and the programs in between may each pass on the first.
@@ -91,6 +102,7 @@ const report = await runCampaign({
   seed,
   workers,
   kinds,
+  through,
   faultsMax,
   perSecond: rate,
   ttlMs: Math.round(ttl * 1000),
@@ -112,6 +124,7 @@ function print({
   takeoverMs,
   handOverMs,
   settledMs,
+  watched,
   judged,
   violations,
   ...rest
@@ -130,6 +143,7 @@ calls       ${list(calls)}
 takeovers   ${times(takeoverMs)} after the kill
 hand-overs  ${times(handOverMs)}
 all final   ${times(settledMs)} after the last fault
+watchers    ${watched.watchers} with ${watched.breaks} breaks saw ${watched.entries} entries and ${watched.deltas} deltas
 judged      ${Object.entries(judged).map(share).join(', ')}
 violations  ${violations.length}`)
   for (const { seed: of, problem } of violations) console.log(`  seed ${of}: ${problem}`)
