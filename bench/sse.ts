@@ -26,15 +26,14 @@ export class Readers {
   readonly #requests: ClientRequest[] = []
   #seen: Seen = { latencies: [], deltas: 0 }
 
-  /** Resolves when so many more have the first bytes of their answer. */
+  /** Resolves when so many more have read the end of a turn, and with it all that there was before they came. */
   async open(url: string, count: number): Promise<void> {
     const answers = Array.from({ length: count }, async () => {
       const request = get(url, { agent: this.#agent })
       this.#requests.push(request)
       const [response] = (await once(request, 'response')) as [IncomingMessage]
       if (response.statusCode !== 200) throw new Error(`Status ${response.statusCode}`)
-      this.#read(response, this.#requests.length === 1)
-      await once(response, 'data')
+      await this.#read(response, this.#requests.length === 1)
     })
     await Promise.all(answers)
   }
@@ -54,14 +53,17 @@ export class Readers {
     for (const request of this.#requests.splice(0)) request.destroy()
   }
 
-  #read(response: IncomingMessage, isFirst: boolean): void {
+  #read(response: IncomingMessage, isFirst: boolean): Promise<void> {
     let rest = ''
+    let onEnd: () => void
+    const hasEnd = new Promise<void>((resolve) => (onEnd = resolve))
     // They end when they are closed, in whatever way.
     response.on('error', () => undefined)
     response.setEncoding('utf8').on('data', (text: string) => {
       const events = (rest + text).split('\n\n')
       rest = events.pop() ?? ''
       for (const event of events) {
+        if (event.includes('"turn_ended"')) onEnd()
         if (!event.startsWith('event: delta')) continue
         this.#seen.deltas += 1
         // A part of them: there would be too many numbers.
@@ -69,6 +71,7 @@ export class Readers {
           this.#seen.latencies.push(monotonicMs() - Number(/"delta":([\d.]+)/.exec(event)?.[1]))
       }
     })
+    return hasEnd
   }
 }
 
@@ -77,7 +80,7 @@ export class BareServer {
   readonly #clients = new Set<ServerResponse>()
   readonly #server = createServer((_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' })
-    response.write(': open\n\n')
+    response.write('event: entry\ndata: {"type":"turn_ended"}\n\n')
     this.#clients.add(response)
     response.once('close', () => this.#clients.delete(response))
   })

@@ -17,10 +17,28 @@ const RETRY_MS = [500, 2500] as const
 
 const encoder = new TextEncoder()
 
+/** Events as they are sent. Those who watch a session are given the same one after the other: it is written once. */
+export class Script {
+  #last: { readonly session: string; readonly event: WatchEvent; readonly bytes: Uint8Array } | undefined
+
+  /** What comes at a place is the same for everybody there, but for a state, or how far a gap reaches back. */
+  of(session: string, event: WatchEvent): Uint8Array {
+    const { type, cursor } = event
+    const last = this.#last
+    if (last?.session === session && last.event.cursor === cursor && last.event.type === type)
+      if (type === 'entry' || type === 'delta') return last.bytes
+    // JSON has no line breaks of its own, so no text can become a field of the stream.
+    const bytes = encoder.encode(`event: ${type}\nid: ${cursor}\ndata: ${JSON.stringify(event)}\n\n`)
+    this.#last = { session, event, bytes }
+    return bytes
+  }
+}
+
 export class EventStream {
   readonly body: ReadableStream<Uint8Array>
   readonly #events: AsyncIterator<WatchEvent>
   readonly #onEnd: (error?: unknown) => void
+  readonly #write: (event: WatchEvent) => void
   #controller!: ReadableStreamDefaultController<Uint8Array>
   #first: Promise<IteratorResult<WatchEvent>> | undefined
   #cursor: string
@@ -29,11 +47,14 @@ export class EventStream {
 
   /** `first`: the first step of `events`, already taken. `onEnd` gets what nobody expects. */
   constructor(options: {
+    session: string
+    script: Script
     events: AsyncIterator<WatchEvent>
     first: Promise<IteratorResult<WatchEvent>>
     after: string
     onEnd: (error?: unknown) => void
   }) {
+    this.#write = (event) => this.#controller.enqueue(options.script.of(options.session, event))
     this.#events = options.events
     this.#first = options.first
     this.#cursor = options.after
@@ -43,7 +64,7 @@ export class EventStream {
         start: (controller) => {
           this.#controller = controller
           // At once, so that whoever is in between sees that there is an answer.
-          this.#write(`retry: ${retryMs()}\n: open\n\n`)
+          this.#say(`retry: ${retryMs()}\n: open\n\n`)
         },
         pull: () => this.#pull(),
         cancel: () => this.#leave(),
@@ -56,7 +77,7 @@ export class EventStream {
   beat(): void {
     if (this.#over) return
     this.#stuck = (this.#controller.desiredSize ?? 0) > 0 ? 0 : this.#stuck + 1
-    if (this.#stuck === 0) this.#write(': keep-alive\n\n')
+    if (this.#stuck === 0) this.#say(': keep-alive\n\n')
     else if (this.#stuck >= STUCK_BEATS) this.#fail(new Error('The client reads nothing.'))
   }
 
@@ -64,7 +85,7 @@ export class EventStream {
   end(why: StreamEnd): void {
     if (this.#over) return
     const data = JSON.stringify({ type: why === 'gone' ? 'gone' : 'reconnect', cursor: this.#cursor, why })
-    this.#write(
+    this.#say(
       `event: ${why === 'gone' ? 'gone' : 'reconnect'}\nid: ${this.#cursor}\nretry: ${retryMs()}\ndata: ${data}\n\n`,
     )
     this.#controller.close()
@@ -77,10 +98,8 @@ export class EventStream {
       this.#first = undefined
       if (this.#over) return
       if (step.done) return this.end('draining')
-      const { type, cursor } = step.value
-      this.#cursor = cursor
-      // JSON has no line breaks of its own, so no text can become a field of the stream.
-      this.#write(`event: ${type}\nid: ${cursor}\ndata: ${JSON.stringify(step.value)}\n\n`)
+      this.#cursor = step.value.cursor
+      this.#write(step.value)
     } catch (error) {
       if (error instanceof CutOffError) this.end('slow')
       else if (error instanceof NotFoundError) this.end('gone')
@@ -89,7 +108,7 @@ export class EventStream {
     }
   }
 
-  #write(text: string): void {
+  #say(text: string): void {
     this.#controller.enqueue(encoder.encode(text))
   }
 

@@ -28,7 +28,9 @@ export interface WatcherOptions {
 
 export class Watcher implements Reader {
   readonly #options: WatcherOptions
-  readonly #over = new AbortController()
+  /** Ends what this reader waits for. */
+  readonly #leaving = new AbortController()
+  #over = false
   #feed: Feed | undefined
   #place: Place
   /** Attempts before this one are over for this reader. */
@@ -87,7 +89,8 @@ export class Watcher implements Reader {
 
   #leave(): void {
     if (this.#feed) this.#options.lookout.leave(this.#feed, this)
-    this.#over.abort()
+    this.#over = true
+    this.#leaving.abort()
     this.#reply = undefined
     this.#page = []
     this.#wake?.()
@@ -120,7 +123,7 @@ export class Watcher implements Reader {
   /** Throws when it was ended by a failure; false when it was simply left. */
   #goesOn(): boolean {
     if (this.#failure) throw this.#failure.error
-    return !this.#over.signal.aborted
+    return !this.#over
   }
 
   #more(): Promise<void> {
@@ -191,7 +194,7 @@ export class Watcher implements Reader {
     const { look } = feed
     if (!look) return undefined
     const range = { after: this.#place.entry, through: look.head }
-    const reading = patiently(() => readPage(stores.mysql.db, sessionId, range), this.#over.signal)
+    const reading = patiently(() => readPage(stores.mysql.db, sessionId, range), this.#leaving.signal)
     await this.#settled(
       reading.then(
         (rows) => void (this.#page = rows.map(toEntry)),
