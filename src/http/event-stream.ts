@@ -8,7 +8,17 @@ import { ClosedError, CutOffError, NotFoundError, type WatchEvent } from '../ind
 /** Why a stream ended by itself: the client connects again, with its cursor, unless the session is `gone`. */
 export type StreamEnd = 'draining' | 'expired' | 'slow' | 'gone'
 
-/** Of what is written and not sent yet. */
+/** Where a stream goes. */
+export interface Sink {
+  /** False: no more until it has drained. */
+  write(bytes: Uint8Array): boolean
+  drained(): Promise<void>
+  end(): void
+  /** So that nobody takes it for an end. */
+  breakOff(): void
+}
+
+/** Of what lies in a body and is not read. */
 const BUFFER_BYTES = 16 * 1024
 /** A client that has taken nothing for so many beats is not there any more. */
 const STUCK_BEATS = 4
@@ -18,7 +28,7 @@ const RETRY_MS = [500, 2500] as const
 const encoder = new TextEncoder()
 
 /** Events as they are sent. Those who watch a session are given the same one after the other: it is written once. */
-export class Script {
+export class EventText {
   #last: { readonly session: string; readonly event: WatchEvent; readonly bytes: Uint8Array } | undefined
 
   /** What comes at a place is the same for everybody there, but for a state, or how far a gap reaches back. */
@@ -34,72 +44,120 @@ export class Script {
   }
 }
 
+/** By the bodies that they are in a response. */
+const streams = new WeakMap<ReadableStream, EventStream>()
+/** The stream that such a body stands for, for a server that has a sink of its own: half the work of reading the body. */
+export const streamBehind = (body: ReadableStream): EventStream | undefined => streams.get(body)
+
+export interface EventStreamOptions {
+  readonly session: string
+  readonly text: EventText
+  readonly events: AsyncIterator<WatchEvent>
+  /** The first step of `events`, already taken. */
+  readonly first: Promise<IteratorResult<WatchEvent>>
+  readonly after: string
+  /** Gets what nobody expects. */
+  readonly onEnd: (error?: unknown) => void
+}
+
 export class EventStream {
-  readonly body: ReadableStream<Uint8Array>
-  readonly #events: AsyncIterator<WatchEvent>
-  readonly #onEnd: (error?: unknown) => void
-  readonly #write: (event: WatchEvent) => void
-  #controller!: ReadableStreamDefaultController<Uint8Array>
-  #first: Promise<IteratorResult<WatchEvent>> | undefined
+  readonly #options: EventStreamOptions
+  #sink: Sink | undefined
+  /** While its sink takes no more. */
+  #full: Promise<void> | undefined
   #cursor: string
   #stuck = 0
   #over = false
+  /** What is still to be said to a sink that comes later. */
+  #lastWord: Uint8Array | undefined
 
-  /** `first`: the first step of `events`, already taken. `onEnd` gets what nobody expects. */
-  constructor(options: {
-    session: string
-    script: Script
-    events: AsyncIterator<WatchEvent>
-    first: Promise<IteratorResult<WatchEvent>>
-    after: string
-    onEnd: (error?: unknown) => void
-  }) {
-    this.#write = (event) => this.#controller.enqueue(options.script.of(options.session, event))
-    this.#events = options.events
-    this.#first = options.first
+  constructor(options: EventStreamOptions) {
+    this.#options = options
     this.#cursor = options.after
-    this.#onEnd = options.onEnd
-    this.body = new ReadableStream<Uint8Array>(
+  }
+
+  /** The stream as the body of a response. It begins when somebody reads. */
+  body(): ReadableStream<Uint8Array> {
+    let onDrain = (): void => undefined
+    const body = new ReadableStream<Uint8Array>(
       {
-        start: (controller) => {
-          this.#controller = controller
-          // At once, so that whoever is in between sees that there is an answer.
-          this.#say(`retry: ${retryMs()}\n: open\n\n`)
+        pull: (controller) => {
+          onDrain()
+          if (this.#sink) return
+          this.sendTo({
+            write: (bytes) => {
+              controller.enqueue(bytes)
+              return (controller.desiredSize ?? 0) > -BUFFER_BYTES
+            },
+            drained: () => new Promise((resolve) => (onDrain = resolve)),
+            end: () => controller.close(),
+            // Servers log what they get here, and some send it to the client: the reason goes to our own log alone.
+            breakOff: () => controller.error(new Error('The stream broke off.')),
+          })
         },
-        pull: () => this.#pull(),
-        cancel: () => this.#leave(),
+        cancel: () => this.leave(),
       },
-      new ByteLengthQueuingStrategy({ highWaterMark: BUFFER_BYTES }),
+      // With any other mark it would begin at once, and nobody else could send it.
+      new ByteLengthQueuingStrategy({ highWaterMark: 0 }),
     )
+    streams.set(body, this)
+    return body
+  }
+
+  /** Sends what comes until either side leaves. Once. */
+  sendTo(sink: Sink): void {
+    this.#sink = sink
+    // At once, so that whoever is in between sees that there is an answer.
+    this.#write(encoder.encode(`retry: ${retryMs()}\n: open\n\n`))
+    if (!this.#over) return void this.#send()
+    if (!this.#lastWord) return sink.breakOff()
+    this.#write(this.#lastWord)
+    sink.end()
   }
 
   /** Now and then, so that nothing in between takes the stream for dead; ends it when nobody reads. */
   beat(): void {
     if (this.#over) return
-    this.#stuck = (this.#controller.desiredSize ?? 0) > 0 ? 0 : this.#stuck + 1
-    if (this.#stuck === 0) this.#say(': keep-alive\n\n')
+    this.#stuck = this.#sink && !this.#full ? 0 : this.#stuck + 1
+    if (this.#stuck === 0) this.#write(encoder.encode(': keep-alive\n\n'))
     else if (this.#stuck >= STUCK_BEATS) this.#fail(new Error('The client reads nothing.'))
   }
 
   /** Tells the client to go on elsewhere, or that there is nothing to go on with. */
   end(why: StreamEnd): void {
     if (this.#over) return
-    const data = JSON.stringify({ type: why === 'gone' ? 'gone' : 'reconnect', cursor: this.#cursor, why })
-    this.#say(
-      `event: ${why === 'gone' ? 'gone' : 'reconnect'}\nid: ${this.#cursor}\nretry: ${retryMs()}\ndata: ${data}\n\n`,
+    const type = why === 'gone' ? 'gone' : 'reconnect'
+    const data = JSON.stringify({ type, cursor: this.#cursor, why })
+    this.#lastWord = encoder.encode(
+      `event: ${type}\nid: ${this.#cursor}\nretry: ${retryMs()}\ndata: ${data}\n\n`,
     )
-    this.#controller.close()
-    this.#leave()
+    if (this.#sink) {
+      this.#write(this.#lastWord)
+      this.#sink.end()
+    }
+    this.leave()
   }
 
-  async #pull(): Promise<void> {
+  /** The client is gone. */
+  leave(error?: unknown): void {
+    if (this.#over) return
+    this.#over = true
+    const { events, onEnd } = this.#options
+    void events.return?.()
+    onEnd(error)
+  }
+
+  async #send(): Promise<void> {
+    const { session, text, events, first } = this.#options
     try {
-      const step = await (this.#first ?? this.#events.next())
-      this.#first = undefined
-      if (this.#over) return
-      if (step.done) return this.end('draining')
-      this.#cursor = step.value.cursor
-      this.#write(step.value)
+      for (let next = first; ; next = events.next()) {
+        const step = await next
+        if (this.#over) return
+        if (step.done) return this.end('draining')
+        this.#cursor = step.value.cursor
+        this.#write(text.of(session, step.value))
+        if (this.#full) await this.#full
+      }
     } catch (error) {
       if (error instanceof CutOffError) this.end('slow')
       else if (error instanceof NotFoundError) this.end('gone')
@@ -108,23 +166,16 @@ export class EventStream {
     }
   }
 
-  #say(text: string): void {
-    this.#controller.enqueue(encoder.encode(text))
+  #write(bytes: Uint8Array): void {
+    if (this.#sink?.write(bytes) === false)
+      this.#full ??= this.#sink.drained().then(() => (this.#full = undefined))
   }
 
   /** Breaks the connection off: a clean end would look like one. */
   #fail(error: unknown): void {
     if (this.#over) return
-    // Servers log what they get here, and some send it to the client: the reason goes to our own log alone.
-    this.#controller.error(new Error('The stream broke off.'))
-    this.#leave(error)
-  }
-
-  #leave(error?: unknown): void {
-    if (this.#over) return
-    this.#over = true
-    void this.#events.return?.()
-    this.#onEnd(error)
+    this.#sink?.breakOff()
+    this.leave(error)
   }
 }
 

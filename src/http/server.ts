@@ -7,6 +7,7 @@ import { once } from 'node:events'
 import { getRequestListener, type Http2Bindings, type HttpBindings } from '@hono/node-server'
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response'
 import { sleep } from '../base/timing.ts'
+import { type EventStream, streamBehind } from './event-stream.ts'
 import type { HttpHandler } from './handler.ts'
 
 export interface HttpServer {
@@ -39,8 +40,9 @@ export async function listen(
   const answer = async (request: Request, { outgoing }: HttpBindings | Http2Bindings) => {
     const response = await handler.fetch(request)
     const { body, headers, status } = response
-    if (!body || headers.get('content-type') !== 'text/event-stream') return response
-    pass(body, (outgoing as ServerResponse).writeHead(status, Object.fromEntries(headers)))
+    const stream = body && streamBehind(body)
+    if (!stream) return response
+    send(stream, (outgoing as ServerResponse).writeHead(status, Object.fromEntries(headers)))
     return RESPONSE_ALREADY_SENT
   }
   const listener = getRequestListener(answer, { overrideGlobalObjects: false })
@@ -59,21 +61,16 @@ export async function listen(
   return { url: urlOf(server, host), drain, close: (graceMs) => close(server, drain, graceMs) }
 }
 
-/** Takes from a stream what its client takes. One that breaks off breaks the connection, also when nobody reads there. */
-function pass(body: ReadableStream<Uint8Array>, outgoing: ServerResponse): void {
-  const reader = body.getReader()
-  const leave = () => void reader.cancel().catch(() => undefined)
-  const breakOff = () => void outgoing.destroy()
-  const next = (): void =>
-    void reader.read().then(({ done, value }) => {
-      if (done) outgoing.end()
-      else if (outgoing.write(value)) next()
-      else outgoing.once('drain', next)
-    }, breakOff)
-  reader.closed.catch(breakOff)
-  if (outgoing.destroyed) return leave()
-  outgoing.once('close', leave)
-  next()
+/** Straight from its source: a body in between would be a second queue for every client. */
+function send(stream: EventStream, outgoing: ServerResponse): void {
+  if (outgoing.destroyed) return stream.leave()
+  outgoing.once('close', () => stream.leave())
+  stream.sendTo({
+    write: (bytes) => !outgoing.destroyed && outgoing.write(bytes),
+    drained: () => new Promise((resolve) => outgoing.once('drain', resolve)),
+    end: () => void outgoing.end(),
+    breakOff: () => void outgoing.destroy(),
+  })
 }
 
 async function close(server: Server, drain: () => void, graceMs: number): Promise<void> {

@@ -108,8 +108,9 @@ const events = route({
     const isAllowed = () => mayStill(() => access.identify(request.headers), session)
     const { expiresAt } = principal
     const stream = await streams.open(client, session, { after, isAllowed, expiresAt })
-    if (request.method === 'HEAD') await stream.body.cancel()
-    return new Response(request.method === 'HEAD' ? null : stream.body, { headers: STREAM_HEADERS })
+    const isHead = request.method === 'HEAD'
+    if (isHead) stream.leave()
+    return new Response(isHead ? null : stream.body(), { headers: STREAM_HEADERS })
   },
 })
 

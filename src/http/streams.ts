@@ -1,7 +1,7 @@
 /** All streams of this server: counted, kept alive by one tick, ended together when it leaves. */
 import { Alarm, sleep, Ticker } from '../base/timing.ts'
 import type { Client, WatchEvent } from '../index.ts'
-import { EventStream, Script } from './event-stream.ts'
+import { EventStream, EventText } from './event-stream.ts'
 import { draining, overloaded } from './refusal.ts'
 
 /** An answer to whoever asks for an unknown session does not wait longer for a silent database. */
@@ -17,7 +17,7 @@ export class Streams {
   readonly #max: number
   readonly #onTrouble: (error: unknown) => void
   readonly #open = new Set<Open>()
-  readonly #script = new Script()
+  readonly #text = new EventText()
   /** That have no first step yet, and count already. */
   #opening = 0
   readonly #ticker: Ticker
@@ -65,7 +65,7 @@ export class Streams {
       this.#open.delete(open)
       if (this.#open.size === 0) void this.#ticker.stop()
     }
-    const stream = new EventStream({ session, script: this.#script, events, first, after, onEnd })
+    const stream = new EventStream({ session, text: this.#text, events, first, after, onEnd })
     const open: Open = { stream, isAllowed, end }
     this.#open.add(open)
     this.#ticker.start()
