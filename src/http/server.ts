@@ -27,6 +27,8 @@ const LIMITS = {
   requestTimeout: 30_000,
   /** Between two requests on one connection. */
   keepAliveTimeout: 5_000,
+  /** Without taking anything of the rest of a stream that has ended. */
+  lingerTimeout: 10_000,
   maxHeaderSize: 16 * 1024,
   /** Beside the streams, whose number the handler bounds. */
   maxConnections: 20_000,
@@ -37,16 +39,16 @@ export async function listen(
   handler: HttpHandler,
   { host, port, ...limits }: { host: string; port: number } & Partial<typeof LIMITS>,
 ): Promise<HttpServer> {
+  const { maxConnections, lingerTimeout, ...options } = { ...LIMITS, ...limits }
   const answer = async (request: Request, { outgoing }: HttpBindings | Http2Bindings) => {
     const response = await handler.fetch(request)
     const { body, headers, status } = response
     const stream = body && streamBehind(body)
     if (!stream) return response
-    send(stream, (outgoing as ServerResponse).writeHead(status, Object.fromEntries(headers)))
+    send(stream, (outgoing as ServerResponse).writeHead(status, Object.fromEntries(headers)), lingerTimeout)
     return RESPONSE_ALREADY_SENT
   }
   const listener = getRequestListener(answer, { overrideGlobalObjects: false })
-  const { maxConnections, ...options } = { ...LIMITS, ...limits }
   const server = createServer(
     { ...options, connectionsCheckingInterval: Math.min(1000, options.headersTimeout), noDelay: true },
     (request, response) => void listener(request, response),
@@ -62,13 +64,13 @@ export async function listen(
 }
 
 /** Straight from its source: a body in between would be a second queue for every client. */
-function send(stream: EventStream, outgoing: ServerResponse): void {
+function send(stream: EventStream, outgoing: ServerResponse, lingerMs: number): void {
   if (outgoing.destroyed) return stream.leave()
   outgoing.once('close', () => stream.leave())
   stream.sendTo({
     write: (bytes) => !outgoing.destroyed && outgoing.write(bytes),
     drained: () => new Promise((resolve) => outgoing.once('drain', resolve)),
-    end: () => void outgoing.end(),
+    end: () => void outgoing.end().setTimeout(lingerMs, () => void outgoing.destroy()),
     breakOff: () => void outgoing.destroy(),
   })
 }

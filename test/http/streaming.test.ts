@@ -85,11 +85,11 @@ async function open(
 
 async function serving(
   use: (server: HttpServer, handler: HttpHandler) => Promise<void>,
-  http: Partial<HttpOptions> = {},
+  { limits, ...http }: Partial<HttpOptions> & { limits?: Partial<Parameters<typeof listen>[1]> } = {},
 ) {
   const { client, access } = api
   const handler = createHttpHandler({ client, access, logger: false, keepAliveMs: 200, ...http })
-  const server = await listen(handler, { host: '127.0.0.1', port: 0 })
+  const server = await listen(handler, { host: '127.0.0.1', port: 0, ...limits })
   try {
     await use(server, handler)
   } finally {
@@ -290,6 +290,31 @@ test(
     })
   },
 )
+
+test('a connection whose stream has ended is closed although its client reads nothing (SS-14)', async () => {
+  const { token } = await api.tokens.sign('acme:deaf', ['watch'], 3)
+  await serving(
+    async ({ url }, handler) => {
+      const lines = [
+        'GET /v1/sessions/acme:deaf/events HTTP/1.1',
+        'host: b',
+        `authorization: Bearer ${token}`,
+      ]
+      const { socket, closed } = await raw(url, head(lines))
+      socket.pause()
+      await eventually(() => handler.streams === 1, 'it is open')
+      // Nobody else gets in until then.
+      const probe = () => fetch(`${url}/healthz`, { headers: { connection: 'close' } }).catch(() => undefined)
+      expect(await probe()).toBeUndefined()
+      await eventually(async () => (await probe())?.status === 200, 'the server closes it')
+      socket.resume()
+      // Its last word lay behind what it had not read.
+      expect(await closed).not.toContain('event: reconnect')
+      expect(handler.streams).toBe(0)
+    },
+    { keepAliveMs: 60_000, limits: { lingerTimeout: 300, maxConnections: 1 } },
+  )
+})
 
 test(
   'I7 · a client that reads too slowly is sent away with its cursor, and misses nothing',
