@@ -12,7 +12,7 @@ import { now, sleep } from '../base/timing.ts'
  */
 export async function freePort(): Promise<number> {
   for (;;) {
-    const port = 17_000 + Math.floor(Math.random() * 15_000)
+    const port = 17_000 + Math.floor(Math.random() * 3_000)
     if (await isFree(port)) return port
   }
 }

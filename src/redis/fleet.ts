@@ -103,7 +103,8 @@ export async function sight(
     known.map(async (id) => {
       const key = keys.process(id)
       const [text, leftMs] = await Promise.all([getOne(redis, key), redis.pttl(key)])
-      return [id, toSight(text, leftMs)] as const
+      // It may have run out between the two answers: then nothing of it counts.
+      return [id, toSight(leftMs === -2 ? null : text, leftMs)] as const
     }),
   )
   return new Map(seen)

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { createConnection } from 'mysql2/promise'
 import { customAlphabet } from 'nanoid'
 import { inject } from 'vitest'
+import { isFree } from '../../src/cli/probes.ts'
 import { ensureDatabase, startMysql, startRedis, type Server } from '../../src/cli/servers.ts'
 
 export { freeze } from './freeze.ts'
@@ -43,16 +44,26 @@ export async function freshDatabase(
 /** A prefix no other test uses, for keys and channels on the shared Redis. */
 export const freshPrefix = (): string => `test-${random()}`
 
+let lastPort = 0
+
+/** From a range of this test process: nobody is to take the port of a server that is down for now. */
+async function ownPort(): Promise<number> {
+  for (;;) {
+    const port = 20_000 + (Number(process.env.VITEST_POOL_ID) % 4) * 3_000 + (lastPort++ % 3_000)
+    if (await isFree(port)) return port
+  }
+}
+
 /** A Redis that only this test uses. Stop it in the end; should the test not get that far, it ends with the process. */
 export const ownRedis = (args: string[] = []): Promise<Server> =>
-  inOwnFolder((folder) => startRedis({ folder, args }))
+  inOwnFolder(async (folder) => startRedis({ folder, args, port: await ownPort() }))
 
 /** An initialised data folder to copy, made by whoever starts a MySQL first. */
 export const seedFolder = (): string => join(runFolder(), 'seed')
 
 /** A MySQL or MariaDB that only this test uses; see ownRedis. */
 export const ownMysql = (args: string[] = []): Promise<Server> =>
-  inOwnFolder((folder) => startMysql({ folder, args, seedFolder: seedFolder() }))
+  inOwnFolder(async (folder) => startMysql({ folder, args, seedFolder: seedFolder(), port: await ownPort() }))
 
 async function inOwnFolder(start: (folder: string) => Promise<Server>): Promise<Server> {
   const folder = await mkdtemp(join(runFolder(), 'own-'))
